@@ -1,0 +1,82 @@
+//! The batch that an iteration chooses, and the one before it.
+
+use bevy_ecs::resource::Resource;
+
+use crate::request::RequestKey;
+
+/// What a batch does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum BatchMode {
+    /// Nothing runs.
+    #[default]
+    Idle,
+    /// A prefill, in mixed mode with decode rows behind it.
+    Extend,
+    /// One token for each running request.
+    Decode,
+}
+
+/// A row of an extend batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtendRow {
+    /// The request.
+    pub request: RequestKey,
+    /// Tokens whose KV was there before.
+    pub prefix: u32,
+    /// Tokens whose KV is there after.
+    pub end: u32,
+}
+
+/// One batch. The rows of a decode batch are those of the running batch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Batch {
+    /// Its number, counted over batches and idle iterations.
+    pub(crate) number: u64,
+    pub(crate) mode: BatchMode,
+    /// The prefill rows of an extend batch.
+    pub(crate) extend: Vec<ExtendRow>,
+    /// The decode rows of a mixed extend batch.
+    pub(crate) mixed: Vec<RequestKey>,
+    /// The request whose row is a middle chunk.
+    pub(crate) middle: Option<RequestKey>,
+    /// Whether every row is prefill-only.
+    pub(crate) prefill_only: bool,
+    /// How many rows a decode batch has.
+    pub(crate) decode_rows: u32,
+    /// New tokens that the batch computes.
+    pub(crate) new_tokens: u64,
+}
+
+impl Batch {
+    /// Makes it an idle batch with a number, keeping its memory.
+    pub(crate) fn reset(&mut self, number: u64) {
+        self.number = number;
+        self.mode = BatchMode::Idle;
+        self.extend.clear();
+        self.mixed.clear();
+        self.middle = None;
+        self.prefill_only = false;
+        self.decode_rows = 0;
+        self.new_tokens = 0;
+    }
+}
+
+/// The batch being chosen and the one of the last iteration.
+#[derive(Resource, Debug, Default)]
+pub struct Batches {
+    pub(crate) next: Batch,
+    pub(crate) last: Batch,
+}
+
+/// What the systems of an iteration tell each other before a batch is complete.
+#[derive(Resource, Debug, Default)]
+pub(crate) struct Plan {
+    /// Whether `admit` shall try waiting requests.
+    pub(crate) admitting: bool,
+    /// Why the pass cannot run, if it cannot.
+    pub(crate) refusal: Option<crate::worker::StepError>,
+    /// The duration that the timing model gave.
+    pub(crate) duration_ns: u64,
+    /// Requests preempted in this pass, worst first.
+    pub(crate) preempted: Vec<RequestKey>,
+}

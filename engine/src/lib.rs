@@ -1,0 +1,22 @@
+//! The simulated serving engine: scheduler, radix KV cache and KV events, exact to the pass.
+
+pub mod batch;
+mod cache;
+pub mod config;
+pub mod content;
+pub mod events;
+mod iteration;
+pub mod journal;
+mod leaves;
+pub mod pool;
+pub mod queue;
+pub mod ratio;
+pub mod record;
+pub mod request;
+pub mod requests;
+mod results;
+pub mod running;
+mod systems;
+pub mod timing;
+pub mod tree;
+pub mod worker;

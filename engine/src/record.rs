@@ -1,0 +1,81 @@
+//! What an iteration did, as the caller reads it.
+
+use bevy_ecs::resource::Resource;
+
+use crate::batch::{BatchMode, ExtendRow};
+use crate::events::Published;
+use crate::request::{Finish, Reject, RequestKey};
+
+/// Sizes of the pool and the cache in tokens, and the new-token ratio.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Gauges {
+    /// Free tokens of the pool.
+    pub free_tokens: u64,
+    /// Tokens in unlocked nodes.
+    pub evictable_tokens: u64,
+    /// Tokens in locked nodes.
+    pub protected_tokens: u64,
+    /// The new-token ratio.
+    pub new_token_ratio: f64,
+}
+
+/// A request that finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The request.
+    pub request: RequestKey,
+    /// Its caller's tag.
+    pub tag: u64,
+    /// How it ended.
+    pub finish: Finish,
+    /// Tokens it produced.
+    pub produced_tokens: u32,
+}
+
+/// One iteration. Lists are empty where nothing happened.
+#[derive(Resource, Debug, Default)]
+pub struct PassRecord {
+    /// The iteration's number, from 0.
+    pub iteration: u64,
+    /// What ran.
+    pub mode: BatchMode,
+    /// The rows of an extend batch, without the decode rows of a mixed one.
+    pub extend: Vec<ExtendRow>,
+    /// The decode rows: of a decode batch, or behind the others in a mixed extend batch.
+    pub decode_rows: u32,
+    /// How long the pass took, in simulated nanoseconds; 0 when idle.
+    pub duration_ns: u64,
+    /// Requests turned away, with the reason.
+    pub rejected: Vec<(u64, Reject)>,
+    /// Requests that left without finishing: cancelled while waiting or between chunks, or out of memory.
+    pub dropped: Vec<u64>,
+    /// Requests that were retracted or preempted, in the order of their tags.
+    pub retracted: Vec<u64>,
+    /// Requests that finished, in row order.
+    pub finished: Vec<Finished>,
+    /// Requests that produced their first token in this iteration.
+    pub first_tokens: Vec<u64>,
+    /// Sizes after the batch was chosen.
+    pub after_schedule: Gauges,
+    /// Sizes after the results were taken.
+    pub after_results: Gauges,
+    /// What was published.
+    pub published: Published,
+    /// Whether the iteration was committed, so that what `enter` noted has been told.
+    pub(crate) committed: bool,
+}
+
+impl PassRecord {
+    /// Empties the record for an iteration. What `enter` noted stays, since it belongs to the iteration that follows.
+    pub(crate) fn reset(&mut self) {
+        self.mode = BatchMode::Idle;
+        self.extend.clear();
+        self.decode_rows = 0;
+        self.duration_ns = 0;
+        self.retracted.clear();
+        self.finished.clear();
+        self.first_tokens.clear();
+        self.published.batches.clear();
+        self.published.events.clear();
+    }
+}

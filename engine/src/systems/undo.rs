@@ -1,0 +1,91 @@
+//! `undo`: takes back everything that a refused pass changed.
+//!
+//! Reads the plan's refusal; walks the journal backwards over every store, then restores their single numbers.
+
+use bevy_ecs::prelude::ResMut;
+use bevy_ecs::system::SystemParam;
+
+use crate::batch::{Batches, Plan};
+use crate::cache::Cache;
+use crate::iteration::OpenMark;
+use crate::journal::Op;
+use crate::queue::Queue;
+use crate::ratio::NewTokenRatio;
+use crate::record::PassRecord;
+use crate::requests::Requests;
+use crate::running::Running;
+
+/// Every store that an iteration may change before its duration is known.
+#[derive(SystemParam)]
+pub(crate) struct Undo<'w> {
+    cache: Cache<'w>,
+    requests: ResMut<'w, Requests>,
+    running: ResMut<'w, Running>,
+    queue: ResMut<'w, Queue>,
+    ratio: ResMut<'w, NewTokenRatio>,
+    record: ResMut<'w, PassRecord>,
+    batches: ResMut<'w, Batches>,
+    plan: ResMut<'w, Plan>,
+    mark: ResMut<'w, OpenMark>,
+}
+
+/// Undoes the pass if it was refused.
+pub(crate) fn undo(mut undo: Undo) {
+    if undo.plan.refusal.is_none() {
+        return;
+    }
+    undo.cache.journal.close_for_undo();
+    while let Some(op) = undo.cache.journal.take_back() {
+        undo.take_back(op);
+    }
+    undo.restore_numbers();
+}
+
+impl Undo<'_> {
+    fn take_back(&mut self, op: Op) {
+        let Cache { tree, pool, contents, events, journal, .. } = &mut self.cache;
+        match op {
+            Op::RunMade(run) => pool.undo_made(run),
+            Op::RunResized { run, pages } => pool.undo_resized(run, pages),
+            Op::RunGone { run, was } => pool.undo_gone(run, was),
+            Op::LeafAdded(leaf) => tree.undo_leaf(contents, leaf),
+            Op::NodeSplit { upper, lower, lower_tick } => tree.undo_split(contents, upper, lower, lower_tick),
+            Op::LeafEvicted { node, parent_touch } => tree.undo_evict(contents, node, parent_touch),
+            Op::Pinned(node) => tree.unguard(node),
+            Op::Unpinned(node) => tree.guard(node),
+            Op::Touched { node, touch } => tree.undo_touch(node, touch),
+            Op::Hits { node, hits } => tree.undo_stats(node, |stats| stats.hits = hits),
+            Op::Priority { node, priority } => tree.undo_stats(node, |stats| stats.priority = priority),
+            Op::History { node, history } => tree.undo_stats(node, |stats| stats.history = history),
+            Op::Progress(request) => {
+                let was = journal.saved_progress();
+                self.requests.undo_update(request, was);
+            }
+            Op::QueueTaken(request) => self.queue.undo_taken(request),
+            Op::QueuePut => self.queue.undo_put(),
+            Op::QueueRemoved { at, request } => self.queue.undo_removed(at, request),
+            Op::QueueSorted { len } => self.queue.undo_sorted(journal.saved_order(len)),
+            Op::RowAdded => self.running.undo_added(&self.requests),
+            Op::RowRemoved { at, request, committed } => self.running.undo_removed(at, request, committed),
+            Op::EventQueued => events.undo_queued(),
+            Op::EventMerged { blocks, last } => events.undo_merged(blocks, last),
+        }
+    }
+
+    /// What is a single number comes back from the mark; what entered before the transaction stays in the record.
+    fn restore_numbers(&mut self) {
+        let mark = self.mark.take();
+        self.cache.pool.numbers = mark.pool;
+        self.cache.tree.numbers = mark.tree;
+        self.queue.numbers = mark.queue;
+        self.running.numbers = mark.running;
+        *self.ratio = mark.ratio;
+        self.requests.undo_ended(mark.ended_requests);
+        self.record.rejected.truncate(mark.rejected);
+        self.record.dropped.truncate(mark.dropped);
+        self.record.reset();
+        let number = self.batches.next.number;
+        self.batches.next.reset(number);
+        self.plan.preempted.clear();
+    }
+}

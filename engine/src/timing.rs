@@ -1,0 +1,115 @@
+//! How long a pass takes: the question the worker asks, and the answers it can be given.
+
+use bevy_ecs::resource::Resource;
+
+/// The shape of a pass, as exact sums over its rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PassShape {
+    /// Prefill rows.
+    pub extend_rows: u32,
+    /// Tokens that the prefill rows compute.
+    pub extend_tokens: u64,
+    /// Tokens that the prefill rows find cached.
+    pub cached_tokens: u64,
+    /// Sum over prefill rows of new tokens times tokens of context after them, for attention.
+    pub extend_attention: u128,
+    /// Decode rows.
+    pub decode_rows: u32,
+    /// KV tokens that the decode rows read, their new one included.
+    pub decode_kv_tokens: u64,
+}
+
+/// Why a model gave no usable duration.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TimingError {
+    /// The shape lies outside what the model knows.
+    #[error("the pass lies outside the model's range: {what}")]
+    OutOfRange {
+        /// What of it, and the range.
+        what: String,
+    },
+    /// The duration is not a finite number.
+    #[error("the model gave a duration that is not finite: {duration_ns} ns")]
+    NotFinite {
+        /// What it gave.
+        duration_ns: f64,
+    },
+    /// The duration is negative.
+    #[error("the model gave a negative duration: {duration_ns} ns")]
+    Negative {
+        /// What it gave.
+        duration_ns: f64,
+    },
+    /// The clock would pass 2^64 - 1 ns.
+    #[error("a pass of {duration_ns} ns at {now_ns} ns overflows the clock")]
+    ClockOverflow {
+        /// The clock before the pass.
+        now_ns: u64,
+        /// The duration.
+        duration_ns: u64,
+    },
+}
+
+/// A timing model. It is asked once a pass, before the pass is committed, and may refuse: then the pass is undone.
+pub trait TimingModel: Send + Sync {
+    /// The duration of a pass in nanoseconds.
+    ///
+    /// # Errors
+    /// The pass has no duration that the model stands for.
+    fn duration_ns(&mut self, shape: &PassShape) -> Result<u64, TimingError>;
+}
+
+impl<F> TimingModel for F
+where
+    F: FnMut(&PassShape) -> Result<u64, TimingError> + Send + Sync,
+{
+    fn duration_ns(&mut self, shape: &PassShape) -> Result<u64, TimingError> {
+        self(shape)
+    }
+}
+
+/// Turns a model's floating-point answer into nanoseconds, rounded to the nearest.
+///
+/// # Errors
+/// The number is not finite or negative; one too large for the clock saturates, and the clock then refuses it.
+pub fn checked_ns(duration_ns: f64) -> Result<u64, TimingError> {
+    if !duration_ns.is_finite() {
+        return Err(TimingError::NotFinite { duration_ns });
+    }
+    if duration_ns < 0.0 {
+        return Err(TimingError::Negative { duration_ns });
+    }
+    Ok(duration_ns.round() as u64)
+}
+
+/// Every extend pass takes one time, every decode pass another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Constant {
+    /// Duration of an extend pass in nanoseconds.
+    pub extend_ns: u64,
+    /// Duration of a decode pass in nanoseconds.
+    pub decode_ns: u64,
+}
+
+impl TimingModel for Constant {
+    fn duration_ns(&mut self, shape: &PassShape) -> Result<u64, TimingError> {
+        Ok(if shape.extend_rows > 0 { self.extend_ns } else { self.decode_ns })
+    }
+}
+
+/// The model of a worker.
+#[derive(Resource)]
+pub(crate) struct Timing {
+    pub(crate) model: Box<dyn TimingModel>,
+}
+
+/// The simulated clock, in nanoseconds from the start of the run, and the iteration counter.
+#[derive(Resource, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// Now. Never goes back.
+    pub now_ns: u64,
+    /// Number of the iteration under way or next.
+    pub iteration: u64,
+    /// Decode batches whose results were taken.
+    pub decode_batches: u64,
+}

@@ -1,0 +1,288 @@
+//! The worker: one simulated engine, as a test or a player drives it.
+
+use bevy_ecs::prelude::World;
+
+use crate::batch::{BatchMode, Batches, Plan};
+use crate::config::{ConfigError, EngineConfig, Role};
+use crate::content::Contents;
+use crate::events::EventQueue;
+use crate::iteration::{Iteration, OpenMark};
+use crate::journal::Journal;
+use crate::pool::Pool;
+use crate::queue::{Asked, Held, Inbox, Queue};
+use crate::ratio::NewTokenRatio;
+use crate::record::PassRecord;
+use crate::request::{RequestKey, RequestSpec};
+use crate::requests::Requests;
+use crate::results;
+use crate::running::Running;
+use crate::timing::{Clock, PassShape, Timing, TimingError, TimingModel};
+use crate::tree::Tree;
+
+/// Why an iteration did not happen. The worker is as it was before it, except that what had arrived has entered.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum StepError {
+    /// The timing model gave no usable duration.
+    #[error("the timing model refused a pass of {} prefill rows ({} new tokens) and {} decode rows: {error}",
+            shape.extend_rows, shape.extend_tokens, shape.decode_rows)]
+    Timing {
+        /// What the batch was.
+        mode: BatchMode,
+        /// Its sums.
+        shape: PassShape,
+        /// The tag of the request that leads the batch.
+        tag: Option<u64>,
+        /// What the model said.
+        error: TimingError,
+    },
+    /// The pool cannot hold what the batch computes, also after evicting all that can go.
+    #[error("the KV pool cannot hold the next batch: {wanted_tokens} tokens wanted, {free_tokens} free")]
+    PoolExhausted {
+        /// The tag of the request that leads the batch.
+        tag: u64,
+        /// Tokens wanted, in whole pages.
+        wanted_tokens: u64,
+        /// Tokens free.
+        free_tokens: u64,
+    },
+}
+
+/// Why a request was not taken at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// A prompt needs a token.
+    #[error("prompt_tokens: found 0, expected at least 1")]
+    EmptyPrompt,
+    /// A model says at least one token.
+    #[error("output_tokens: found 0, expected at least 1")]
+    EmptyOutput,
+    /// The stream does not hold the request's content.
+    #[error("content: found a stream of {found} tokens, expected at least {expected}")]
+    ContentTooShort {
+        /// Tokens in the stream.
+        found: u64,
+        /// Tokens of the prompt and the output that the request may produce.
+        expected: u64,
+    },
+}
+
+/// One simulated serving engine.
+pub struct Worker {
+    world: World,
+    iteration: Iteration,
+}
+
+impl Worker {
+    /// A worker with an empty cache at time 0.
+    ///
+    /// # Errors
+    /// A setting that is out of bounds.
+    pub fn new(config: EngineConfig, timing: Box<dyn TimingModel>) -> Result<Worker, ConfigError> {
+        config.validate()?;
+        let mut world = World::new();
+        let pages = config.pool_tokens() / u64::from(config.page_size);
+        world.insert_resource(Pool::new(config.page_size, pages));
+        world.insert_resource(Tree::new(&config));
+        world.insert_resource(Running::new(config.page_size, config.max_running_requests));
+        world.insert_resource(NewTokenRatio::new(&config));
+        world.insert_resource(EventQueue::new(!config.disable_radix_cache, config.page_size));
+        world.insert_resource(Timing { model: timing });
+        world.insert_resource(config);
+        let mut batches = Batches::default();
+        batches.next.reset(1);
+        world.insert_resource(batches);
+        world.init_resource::<Contents>();
+        world.init_resource::<Requests>();
+        world.init_resource::<Queue>();
+        world.init_resource::<Held>();
+        world.init_resource::<Inbox>();
+        world.init_resource::<Journal>();
+        world.init_resource::<OpenMark>();
+        world.init_resource::<Plan>();
+        world.init_resource::<PassRecord>();
+        world.init_resource::<Clock>();
+        Ok(Worker { world, iteration: Iteration::new() })
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &EngineConfig {
+        self.world.resource()
+    }
+
+    /// The content streams, for reading.
+    pub fn contents(&self) -> &Contents {
+        self.world.resource()
+    }
+
+    /// The content streams, for a workload that makes and extends them.
+    pub fn contents_mut(&mut self) -> &mut Contents {
+        self.world.resource_mut::<Contents>().into_inner()
+    }
+
+    /// Hands a request to the worker. It enters at the start of the next iteration; whether it was turned away then is in
+    /// that iteration's record. The worker takes a reference to the content of its own.
+    ///
+    /// # Errors
+    /// A request whose lengths do not fit its content; nothing is changed.
+    pub fn submit(&mut self, mut spec: RequestSpec) -> Result<RequestKey, SubmitError> {
+        if self.config().role == Role::Prefill {
+            spec.max_new_tokens = 1;
+        }
+        check_lengths(&spec, self.contents().len(spec.content))?;
+        self.contents_mut().retain(spec.content);
+        let request = self.world.resource_mut::<Requests>().add(spec);
+        self.ask(Asked::Submit(request));
+        Ok(request)
+    }
+
+    /// Cancels a request at the start of the next iteration (`behaviour.md` section 8). One that has ended is ignored.
+    pub fn cancel(&mut self, request: RequestKey) {
+        self.ask(Asked::Cancel(request));
+    }
+
+    /// Says that the transfer of a request in the prefill role has ended.
+    pub fn release(&mut self, request: RequestKey) {
+        self.ask(Asked::Release(request));
+    }
+
+    fn ask(&mut self, asked: Asked) {
+        self.world.resource_mut::<Inbox>().asked.push(asked);
+    }
+
+    /// Takes what was asked into the worker without running a pass. [`Worker::step`] does so by itself.
+    pub fn enter(&mut self) {
+        self.iteration.enter(&mut self.world);
+    }
+
+    /// Runs one iteration. Its record stays readable until the next one.
+    ///
+    /// # Errors
+    /// The pass was refused and undone.
+    pub fn step(&mut self) -> Result<&PassRecord, StepError> {
+        self.forget_entered();
+        self.iteration.run(&mut self.world);
+        if let Some(refusal) = self.world.resource_mut::<Plan>().refusal.take() {
+            return Err(refusal);
+        }
+        Ok(self.record())
+    }
+
+    /// What `enter` noted belongs to one committed record only.
+    fn forget_entered(&mut self) {
+        let record = self.world.resource_mut::<PassRecord>().into_inner();
+        if std::mem::take(&mut record.committed) {
+            record.rejected.clear();
+            record.dropped.clear();
+        }
+    }
+
+    /// The record of the last iteration.
+    pub fn record(&self) -> &PassRecord {
+        self.world.resource()
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> Clock {
+        *self.world.resource()
+    }
+
+    /// Moves the clock forward to a time at which something will arrive. A time that has passed changes nothing.
+    pub fn advance_clock(&mut self, to_ns: u64) {
+        let mut clock = self.world.resource_mut::<Clock>();
+        clock.now_ns = clock.now_ns.max(to_ns);
+    }
+
+    /// The requests that wait, in order.
+    pub fn waiting(&self) -> impl ExactSizeIterator<Item = RequestKey> + '_ {
+        self.world.resource::<Queue>().iter()
+    }
+
+    /// The rows of the running batch in order: those of the last pass if it was a decode pass.
+    pub fn running(&self) -> &[RequestKey] {
+        self.world.resource::<Running>().rows()
+    }
+
+    /// The decode rows of the last pass if it was a mixed extend batch.
+    pub fn mixed(&self) -> &[RequestKey] {
+        &self.world.resource::<Batches>().last.mixed
+    }
+
+    /// The requests held by a prefill-role worker.
+    pub fn held(&self) -> &[RequestKey] {
+        &self.world.resource::<Held>().requests
+    }
+
+    /// The tag of a request that is still known.
+    pub fn tag(&self, request: RequestKey) -> Option<u64> {
+        let requests = self.world.resource::<Requests>();
+        requests.knows(request).then(|| requests.spec(request).tag)
+    }
+
+    /// The tree, for its sizes.
+    pub fn tree(&self) -> &Tree {
+        self.world.resource()
+    }
+
+    /// The pool, for its sizes.
+    pub fn pool(&self) -> &Pool {
+        self.world.resource()
+    }
+
+    /// The journal, for its counts.
+    pub fn journal(&self) -> &Journal {
+        self.world.resource()
+    }
+
+    /// Whether requests wait while nothing is under way that could ever let them in: no row runs, no chunk pends, nothing is
+    /// held, no results are to come. Another iteration without an arrival would do the same again.
+    pub fn is_stuck(&self) -> bool {
+        let batches = self.world.resource::<Batches>();
+        let running = self.world.resource::<Running>();
+        let overlap = !self.config().disable_overlap_schedule;
+        let quiet = batches.last.mode == BatchMode::Idle && !results::pending(batches, overlap);
+        quiet
+            && running.rows().is_empty()
+            && running.numbers.chunked.is_none()
+            && running.numbers.prefill_defer == 0
+            && self.held().is_empty()
+            && self.waiting().len() > 0
+            && self.world.resource::<Inbox>().asked.is_empty()
+    }
+
+    /// Who holds what, in words, for the error of a worker that can make no progress.
+    pub fn describe_holders(&self) -> String {
+        let (pool, tree) = (self.pool(), self.tree());
+        let requests = self.world.resource::<Requests>();
+        let mut text = format!(
+            "pool {} tokens, free {}, evictable {}, protected {}",
+            pool.total_tokens(),
+            pool.free_tokens(),
+            tree.evictable_tokens(),
+            tree.protected_tokens()
+        );
+        for request in self.waiting().take(4) {
+            let spec = requests.spec(request);
+            text.push_str(&format!(
+                "; request {} waits with {} prompt and at most {} new tokens",
+                spec.tag, spec.prompt_tokens, spec.max_new_tokens
+            ));
+        }
+        text
+    }
+}
+
+/// A request must have a prompt, something to say, and content for all that it may produce.
+fn check_lengths(spec: &RequestSpec, found: u32) -> Result<(), SubmitError> {
+    if spec.prompt_tokens == 0 {
+        return Err(SubmitError::EmptyPrompt);
+    }
+    if spec.output_tokens == 0 {
+        return Err(SubmitError::EmptyOutput);
+    }
+    let output = if spec.stop_at_end { spec.output_tokens } else { spec.output_tokens.max(spec.max_new_tokens) };
+    let expected = u64::from(spec.prompt_tokens) + u64::from(output);
+    if u64::from(found) < expected {
+        return Err(SubmitError::ContentTooShort { found: u64::from(found), expected });
+    }
+    Ok(())
+}

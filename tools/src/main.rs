@@ -1,0 +1,2 @@
+//! The program `servesim`.
+fn main() {}
