@@ -25,6 +25,8 @@ pub struct ExtendRow {
     pub prefix: u32,
     /// Tokens whose KV is there after.
     pub end: u32,
+    /// Whether this is the request's first admission: not a later chunk, nor after a retraction.
+    pub first: bool,
 }
 
 /// One batch. The rows of a decode batch are those of the running batch.
@@ -77,6 +79,6 @@ pub(crate) struct Plan {
     pub(crate) refusal: Option<crate::worker::StepError>,
     /// The duration that the timing model gave.
     pub(crate) duration_ns: u64,
-    /// Requests preempted in this pass, worst first.
+    /// Requests preempted in this pass, in the order of their release.
     pub(crate) preempted: Vec<RequestKey>,
 }

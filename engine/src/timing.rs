@@ -106,8 +106,11 @@ pub(crate) struct Timing {
 /// The simulated clock, in nanoseconds from the start of the run, and the iteration counter.
 #[derive(Resource, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// Now. Never goes back.
+    /// Now. Never goes back. Under the overlap schedule a pass ends, and the clock moves to its end, in the iteration that
+    /// takes its results: the one after it was launched.
     pub now_ns: u64,
+    /// The duration of a pass that was launched and whose results are still to be taken; 0 without overlap.
+    pub in_flight_ns: u64,
     /// Number of the iteration under way or next.
     pub iteration: u64,
     /// Decode batches whose results were taken.

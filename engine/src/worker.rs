@@ -233,14 +233,16 @@ impl Worker {
         self.world.resource()
     }
 
-    /// Whether requests wait while nothing is under way that could ever let them in: no row runs, no chunk pends, nothing is
-    /// held, no results are to come. Another iteration without an arrival would do the same again.
+    /// Whether requests wait while nothing is under way that could ever let them in: the batch is latched full though no row
+    /// runs, no chunk pends, nothing is held, no results are to come. Another iteration without an arrival would do the same
+    /// again.
     pub fn is_stuck(&self) -> bool {
         let batches = self.world.resource::<Batches>();
         let running = self.world.resource::<Running>();
         let overlap = !self.config().disable_overlap_schedule;
         let quiet = batches.last.mode == BatchMode::Idle && !results::pending(batches, overlap);
         quiet
+            && running.numbers.full
             && running.rows().is_empty()
             && running.numbers.chunked.is_none()
             && running.numbers.prefill_defer == 0
@@ -253,6 +255,7 @@ impl Worker {
     pub fn describe_holders(&self) -> String {
         let (pool, tree) = (self.pool(), self.tree());
         let requests = self.world.resource::<Requests>();
+        let running = self.world.resource::<Running>();
         let mut text = format!(
             "pool {} tokens, free {}, evictable {}, protected {}",
             pool.total_tokens(),
@@ -260,6 +263,10 @@ impl Worker {
             tree.evictable_tokens(),
             tree.protected_tokens()
         );
+        for (request, progress) in requests.iter().filter(|(_, progress)| progress.has_slot).take(4) {
+            let (spec, tokens) = (requests.spec(request), running.committed(progress));
+            text.push_str(&format!("; request {} holds {tokens} tokens", spec.tag));
+        }
         for request in self.waiting().take(4) {
             let spec = requests.spec(request);
             text.push_str(&format!(

@@ -1,9 +1,20 @@
 //! What to simulate.
 //!
 //! - [`case`]: golden cases, logs recorded from a real scheduler, and how one is played and compared.
-//! - [`workload`]: what the player asks of a workload.
+//! - [`scenario`]: scenario files: engine, timing, workload and output in one.
+//! - [`workload`]: what the player asks of a workload, and the workloads that play traces.
+//! - [`generate`]: workloads made from a seed.
+//! - [`trace`]: trace readers and sums over traces.
 
 pub mod case;
+pub mod generate;
+pub mod player;
 pub mod replay;
+pub mod scenario;
+pub mod summary;
+#[cfg(test)]
+mod testing;
+pub mod totals;
+pub mod trace;
 pub mod verify;
 pub mod workload;

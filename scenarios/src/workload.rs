@@ -3,6 +3,22 @@
 //! A workload is a source of jobs in simulated time. Closed loops release a lane's next job when the previous one has ended;
 //! open loops release jobs by timestamp. A workload reads its trace as it goes: it holds what is live, never a whole file,
 //! where the file's order allows.
+//!
+//! - [`lanes`], [`open`]: the closed and the open loop that all workloads share.
+//! - [`turn`], [`ids`]: a request's content, and token ids that nothing else has.
+//! - [`sessions`], [`mooncake`], [`azure`]: traces of one request after another.
+//! - [`weka`], [`weka_open`], [`weka_content`]: plays with sub-agents, in both loops, and their content.
+
+pub mod azure;
+pub mod ids;
+pub mod lanes;
+pub mod mooncake;
+pub mod open;
+pub mod sessions;
+pub mod turn;
+pub mod weka;
+pub mod weka_content;
+pub mod weka_open;
 
 use servesim_engine::content::Contents;
 use servesim_engine::request::RequestSpec;
@@ -46,6 +62,28 @@ pub trait Workload {
     /// Rows that were skipped under `--lenient`.
     fn skipped_rows(&self) -> u64 {
         0
+    }
+}
+
+impl<W: Workload + ?Sized> Workload for Box<W> {
+    fn take_due(&mut self, now_ns: u64, contents: &mut Contents, jobs: &mut Vec<Job>) -> Result<(), InputError> {
+        (**self).take_due(now_ns, contents, jobs)
+    }
+
+    fn next_due_ns(&mut self, contents: &mut Contents) -> Result<Option<u64>, InputError> {
+        (**self).next_due_ns(contents)
+    }
+
+    fn ended(&mut self, tag: u64, now_ns: u64, contents: &mut Contents) {
+        (**self).ended(tag, now_ns, contents);
+    }
+
+    fn jobs_total(&self) -> Option<u64> {
+        (**self).jobs_total()
+    }
+
+    fn skipped_rows(&self) -> u64 {
+        (**self).skipped_rows()
     }
 }
 

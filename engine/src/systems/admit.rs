@@ -371,7 +371,8 @@ impl Admit<'_> {
         let Extend { prefix, tokens, middle } = extend;
         let end = prefix + tokens as u32;
         let number = self.batches.next.number;
-        self.batches.next.extend.push(ExtendRow { request, prefix, end });
+        let first = !self.requests.get(request).has_slot && self.requests.get(request).retractions == 0;
+        self.batches.next.extend.push(ExtendRow { request, prefix, end, first });
         if middle {
             self.running.numbers.chunked = Some(request);
         }
@@ -434,15 +435,20 @@ impl Admit<'_> {
             retract_row(&mut self.cache, &mut self.requests, &mut self.running, index);
             self.cache.make_room((rows - released) * steps);
             self.record.retracted.push(self.requests.spec(request).tag);
+            self.plan.preempted.push(request);
         }
-        self.plan.preempted.extend_from_slice(chosen);
     }
 
     /// Completes the batch: takes the admitted requests out of the queue, puts the preempted ones at its end.
     fn close(&mut self, admitted: usize) {
         if self.batches.next.extend.is_empty() {
             for request in std::mem::take(&mut self.plan.preempted) {
-                self.record.rejected.push((self.requests.spec(request).tag, Reject::LostByPreemption));
+                let tag = self.requests.spec(request).tag;
+                if self.requests.get(request).aborting {
+                    self.record.dropped.push(tag);
+                } else {
+                    self.record.rejected.push((tag, Reject::LostByPreemption));
+                }
                 self.requests.end(request, &mut self.cache.journal);
             }
             return;

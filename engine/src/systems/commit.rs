@@ -70,14 +70,25 @@ impl Commit<'_> {
         self.record.after_schedule = gauges(&self.cache, &self.ratio);
     }
 
-    /// The batch runs: the clock moves to its end, and the growth counter of `hrrn` by its tokens.
+    /// Without overlap the clock moves to the end of this pass; with it, to the end of the one before, whose results are taken
+    /// now.
+    fn pass_time(&mut self) {
+        let duration_ns = self.plan.duration_ns;
+        if self.cache.config.disable_overlap_schedule {
+            self.clock.now_ns += duration_ns;
+        } else {
+            self.clock.now_ns += std::mem::replace(&mut self.clock.in_flight_ns, duration_ns);
+        }
+    }
+
+    /// The batch runs: it is noted, and the growth counter of `hrrn` moves by its tokens.
     fn launch(&mut self) {
+        self.pass_time();
         let next = &self.batches.next;
         self.record.mode = next.mode;
         self.record.extend.extend_from_slice(&next.extend);
         self.record.decode_rows = next.decode_rows + next.mixed.len() as u32;
         self.record.duration_ns = self.plan.duration_ns;
-        self.clock.now_ns += self.plan.duration_ns;
         let numbers = &mut self.running.numbers;
         match next.mode {
             BatchMode::Idle => {}

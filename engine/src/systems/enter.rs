@@ -4,6 +4,7 @@
 //! before the transaction of the iteration: what has entered stays, also when the pass is refused.
 
 use bevy_ecs::prelude::{Res, ResMut};
+use bevy_ecs::system::SystemParam;
 
 use crate::batch::Batches;
 use crate::config::{EngineConfig, Role};
@@ -14,30 +15,46 @@ use crate::request::{Reject, RequestKey};
 use crate::requests::{Requests, State};
 use crate::running::Running;
 
+/// What entering reads and writes.
+#[derive(SystemParam)]
+pub(crate) struct Entry<'w> {
+    config: Res<'w, EngineConfig>,
+    batches: Res<'w, Batches>,
+    inbox: ResMut<'w, Inbox>,
+    requests: ResMut<'w, Requests>,
+    queue: ResMut<'w, Queue>,
+    running: ResMut<'w, Running>,
+    record: ResMut<'w, PassRecord>,
+    journal: ResMut<'w, Journal>,
+}
+
 /// Takes everything out of the inbox, in order.
-pub(crate) fn enter(
-    config: Res<EngineConfig>,
-    batches: Res<Batches>,
-    mut inbox: ResMut<Inbox>,
-    mut requests: ResMut<Requests>,
-    mut queue: ResMut<Queue>,
-    mut running: ResMut<Running>,
-    mut record: ResMut<PassRecord>,
-    mut journal: ResMut<Journal>,
-) {
-    for asked in inbox.asked.drain(..) {
+pub(crate) fn enter(mut entry: Entry) {
+    let mut asked = std::mem::take(&mut entry.inbox.asked);
+    for asked in asked.drain(..) {
+        entry.take(asked);
+    }
+    entry.inbox.asked = asked;
+}
+
+impl Entry<'_> {
+    fn take(&mut self, asked: Asked) {
+        let Entry { config, batches, requests, queue, running, record, journal, .. } = self;
         match asked {
             Asked::Submit(request) => {
-                if config.entry_checks && !fits(&config, &mut requests, &mut record, &mut journal, request) {
-                    continue;
+                if !config.entry_checks || fits(config, requests, record, journal, request) {
+                    put_in_queue(config, requests, queue, running, record, journal, request);
                 }
-                put_in_queue(&config, &mut requests, &mut queue, &running, &mut record, &mut journal, request);
             }
             Asked::Cancel(request) if requests.knows(request) => {
-                cancel(&batches, &mut requests, &mut queue, &mut running, &mut record, &mut journal, request);
+                if running.numbers.chunked == Some(request) {
+                    running.numbers.chunked_abort = Some(request);
+                }
+                drop_if_waiting(requests, queue, record, journal, request);
+                mark_if_in_batch(batches, requests, running, journal, request);
             }
             Asked::Release(request) if requests.knows(request) => {
-                requests.update(request, &mut journal, |progress| progress.released = true);
+                requests.update(request, journal, |progress| progress.released = true);
             }
             Asked::Cancel(_) | Asked::Release(_) => {}
         }
@@ -124,23 +141,6 @@ pub(crate) fn preference(config: &EngineConfig, requests: &Requests, request: Re
         Some(priority) if config.schedule_low_priority_values_first => i64::from(priority),
         Some(priority) => -i64::from(priority),
     }
-}
-
-/// Waiting: drops the request. Between chunks: marks it for the start of the iteration. In a batch: its next result ends it.
-fn cancel(
-    batches: &Batches,
-    requests: &mut Requests,
-    queue: &mut Queue,
-    running: &mut Running,
-    record: &mut PassRecord,
-    journal: &mut Journal,
-    request: RequestKey,
-) {
-    if running.numbers.chunked == Some(request) {
-        running.numbers.chunked_abort = Some(request);
-    }
-    drop_if_waiting(requests, queue, record, journal, request);
-    mark_if_in_batch(batches, requests, running, journal, request);
 }
 
 /// Drops a request that waits.

@@ -24,9 +24,10 @@ pub(crate) fn price(
         return;
     }
     let shape = shape_of(&batches.next, &requests, &running);
-    let answer = timing.model.duration_ns(&shape).and_then(|duration_ns| match clock.now_ns.checked_add(duration_ns) {
+    let starts_ns = clock.now_ns.saturating_add(clock.in_flight_ns);
+    let answer = timing.model.duration_ns(&shape).and_then(|duration_ns| match starts_ns.checked_add(duration_ns) {
         Some(_) => Ok(duration_ns),
-        None => Err(TimingError::ClockOverflow { now_ns: clock.now_ns, duration_ns }),
+        None => Err(TimingError::ClockOverflow { now_ns: starts_ns, duration_ns }),
     });
     match answer {
         Ok(duration_ns) => plan.duration_ns = duration_ns,

@@ -1,0 +1,228 @@
+//! Plays a workload on a worker: submits what is due, steps, tells the workload what ended, and moves the clock over idle time.
+
+use servesim_engine::batch::BatchMode;
+use servesim_engine::config::{ConfigError, EngineConfig, Role};
+use servesim_engine::record::PassRecord;
+use servesim_engine::request::Transfer;
+use servesim_engine::timing::TimingModel;
+use servesim_engine::worker::{StepError, SubmitError, Worker};
+
+use crate::workload::{InputError, Job, Workload};
+
+/// Idle iterations in a row after which a run with nothing left to do ends.
+const TRAILING_IDLE: u32 = 3;
+
+/// Why a run could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum PlayError {
+    /// A setting of the engine.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A row of the trace.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// A request that the workload made does not fit its content.
+    #[error("request {tag}: {source}")]
+    Submit {
+        /// The request.
+        tag: u64,
+        /// Why.
+        source: SubmitError,
+    },
+    /// A pass could not run.
+    #[error("at {now_ms} ms: {source}")]
+    Step {
+        /// Simulated time in milliseconds.
+        now_ms: u64,
+        /// Why.
+        source: StepError,
+    },
+    /// Requests wait that nothing can ever let in.
+    #[error("at {now_ms} ms no request can make progress: {holders}")]
+    Stuck {
+        /// Simulated time in milliseconds.
+        now_ms: u64,
+        /// Which request waits, and who holds what.
+        holders: String,
+    },
+}
+
+/// How simulated time passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// A pass takes what the timing model says.
+    Model,
+    /// Every iteration takes this many nanoseconds if it has a batch or a request is in flight, whatever the model says:
+    /// the rule by which the recorded totals of whole runs were made.
+    FixedIteration(u64),
+}
+
+/// What one iteration did, with what only the player knows.
+pub struct Played<'p> {
+    /// The worker's record of the iteration.
+    pub record: &'p PassRecord,
+    /// The worker after it.
+    pub worker: &'p Worker,
+    /// Jobs submitted at its start, in order.
+    pub submitted: &'p [Job],
+    /// Requests in flight after it.
+    pub in_flight: u64,
+    /// Simulated time after it, in nanoseconds.
+    pub now_ns: u64,
+}
+
+/// A workload being played.
+pub struct Player {
+    worker: Worker,
+    workload: Box<dyn Workload>,
+    pace: Pace,
+    due: Vec<Job>,
+    ended: Vec<u64>,
+    in_flight: u64,
+    idle_iterations: u32,
+    fruitless_iterations: u64,
+}
+
+impl Player {
+    /// A player at time 0.
+    ///
+    /// # Errors
+    /// A setting that is out of bounds.
+    pub fn new(
+        config: EngineConfig,
+        timing: Box<dyn TimingModel>,
+        workload: Box<dyn Workload>,
+        pace: Pace,
+    ) -> Result<Player, ConfigError> {
+        Ok(Player {
+            worker: Worker::new(config, timing)?,
+            workload,
+            pace,
+            due: Vec::new(),
+            ended: Vec::new(),
+            in_flight: 0,
+            idle_iterations: 0,
+            fruitless_iterations: 0,
+        })
+    }
+
+    /// The worker.
+    pub fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    /// How many jobs there will be in all, where the workload knows.
+    pub fn jobs_total(&self) -> Option<u64> {
+        self.workload.jobs_total()
+    }
+
+    /// Rows of the trace that were skipped.
+    pub fn skipped_rows(&self) -> u64 {
+        self.workload.skipped_rows()
+    }
+
+    /// Plays to the end, and shows every iteration to `observe`.
+    ///
+    /// # Errors
+    /// See [`PlayError`].
+    pub fn run(&mut self, mut observe: impl FnMut(&Played)) -> Result<(), PlayError> {
+        while self.iterate(&mut observe)? {}
+        Ok(())
+    }
+
+    /// One iteration. Says whether there is more to do.
+    ///
+    /// # Errors
+    /// See [`PlayError`].
+    pub fn iterate(&mut self, observe: &mut impl FnMut(&Played)) -> Result<bool, PlayError> {
+        let started_ns = self.worker.clock().now_ns;
+        self.submit_due(started_ns)?;
+        if let Err(source) = self.worker.step() {
+            return Err(PlayError::Step { now_ms: started_ns / 1_000_000, source });
+        }
+        if let Pace::FixedIteration(iteration_ns) = self.pace {
+            self.pass_fixed_time(started_ns, iteration_ns);
+        }
+        self.note_ended();
+        let now_ns = self.worker.clock().now_ns;
+        let (submitted, in_flight) = (&self.due, self.in_flight);
+        observe(&Played { record: self.worker.record(), worker: &self.worker, submitted, in_flight, now_ns });
+        for index in 0..self.ended.len() {
+            self.workload.ended(self.ended[index], now_ns, self.worker.contents_mut());
+        }
+        self.pass_idle_time()
+    }
+
+    fn submit_due(&mut self, now_ns: u64) -> Result<(), PlayError> {
+        self.due.clear();
+        self.workload.take_due(now_ns, self.worker.contents_mut(), &mut self.due)?;
+        for index in 0..self.due.len() {
+            let mut request = self.due[index].request.clone();
+            if self.worker.config().role == Role::Prefill && request.transfer == Transfer::UntilReleased {
+                // Nobody else would end the transfer of a workload's request.
+                request.transfer = Transfer::DurationNs(0);
+            }
+            let (tag, content) = (request.tag, request.content);
+            self.worker.submit(request).map_err(|source| PlayError::Submit { tag, source })?;
+            self.worker.contents_mut().release(content);
+            self.in_flight += 1;
+        }
+        Ok(())
+    }
+
+    fn pass_fixed_time(&mut self, started_ns: u64, iteration_ns: u64) {
+        if self.worker.record().mode != BatchMode::Idle || self.in_flight > 0 {
+            self.worker.advance_clock(started_ns + iteration_ns);
+        }
+    }
+
+    fn note_ended(&mut self) {
+        let record = self.worker.record();
+        self.ended.clear();
+        self.ended.extend(record.finished.iter().map(|finished| finished.tag));
+        self.ended.extend_from_slice(&record.dropped);
+        self.ended.extend(record.rejected.iter().map(|&(tag, _)| tag));
+        self.in_flight -= self.ended.len() as u64;
+    }
+
+    /// After an idle iteration the clock moves to the next arrival; a run with nothing to come ends.
+    fn pass_idle_time(&mut self) -> Result<bool, PlayError> {
+        if self.worker.record().mode != BatchMode::Idle {
+            self.idle_iterations = 0;
+            self.fruitless_iterations = 0;
+            return Ok(true);
+        }
+        self.idle_iterations += 1;
+        if !self.ended.is_empty() {
+            return Ok(true);
+        }
+        let next_due = self.workload.next_due_ns(self.worker.contents_mut())?;
+        if self.in_flight == 0 {
+            if let Some(due_ns) = next_due {
+                self.worker.advance_clock(due_ns);
+            }
+            return Ok(next_due.is_some() || self.idle_iterations < TRAILING_IDLE);
+        }
+        match next_due {
+            Some(due_ns) if self.worker.is_stuck() => self.worker.advance_clock(due_ns),
+            Some(_) => {}
+            None => self.watch_progress()?,
+        }
+        Ok(true)
+    }
+
+    /// A worker that can make no progress does the same again each iteration. Some idle iterations are in order: those that
+    /// `prefill_decode_interval` holds back, and the other orders that the `random` policy tries.
+    fn watch_progress(&mut self) -> Result<(), PlayError> {
+        self.fruitless_iterations += 1;
+        let waiting = self.worker.waiting().len() as u64;
+        let tries = 4 + 64 * waiting + u64::from(self.worker.config().prefill_decode_interval);
+        if self.fruitless_iterations <= tries {
+            return Ok(());
+        }
+        Err(PlayError::Stuck {
+            now_ms: self.worker.clock().now_ns / 1_000_000,
+            holders: self.worker.describe_holders(),
+        })
+    }
+}

@@ -1,0 +1,103 @@
+//! `servesim run`: plays a scenario and sums it up.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde::Serialize;
+use servesim_engine::timing::{Constant, TimingModel};
+use servesim_scenarios::player::{Pace, PlayError, Player};
+use servesim_scenarios::scenario::{Scenario, TimingConfig};
+use servesim_scenarios::summary::{Summary, Tally};
+
+use crate::arguments::RunOptions;
+use crate::host::{HostCost, Stopwatch};
+use crate::progress::Progress;
+use crate::{Failure, report, source};
+
+/// Plays the scenario.
+pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
+    let scenario = source::load(&options.scenario, &options.set, options.lenient)?;
+    if options.print_config {
+        print(&scenario.render_config())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let stopwatch = Stopwatch::start();
+    let (summary, skipped_rows) = play(&scenario)?;
+    let cost = stopwatch.cost(summary.requests.submitted, summary.passes.total);
+    let out = options.out.clone().or_else(|| scenario.output.dir.clone());
+    if let Some(folder) = out {
+        write_files(&folder, &scenario, &summary, &cost)?;
+    }
+    if skipped_rows > 0 {
+        eprintln!("skipped {skipped_rows} rows that cannot be used");
+    }
+    eprintln!("{cost}");
+    if options.json {
+        print(&format!("{}\n", json(&summary)?))?;
+    } else {
+        print(&report::render(&scenario.name, &summary))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The timing model of a scenario.
+pub fn timing(scenario: &Scenario) -> Box<dyn TimingModel> {
+    match scenario.timing {
+        TimingConfig::Constant { extend_ns, decode_ns } => Box::new(Constant { extend_ns, decode_ns }),
+    }
+}
+
+fn play(scenario: &Scenario) -> Result<(Summary, u64), Failure> {
+    let workload = scenario.build_workload().map_err(|error| Failure::BadInput(error.into()))?;
+    let mut player = Player::new(scenario.engine.clone(), timing(scenario), workload, Pace::Model)
+        .map_err(|error| Failure::BadInput(anyhow::Error::from(error).context(scenario.name.clone())))?;
+    let mut progress = Progress::new(player.jobs_total());
+    let mut tally = Tally::default();
+    let outcome = player.run(|played| {
+        tally.add(played);
+        progress.tick(tally.ended(), played.now_ns);
+    });
+    progress.finish();
+    match outcome {
+        Ok(()) => Ok((tally.summary(), player.skipped_rows())),
+        Err(error @ (PlayError::Input(_) | PlayError::Config(_))) => Err(Failure::BadInput(error.into())),
+        Err(error) => Err(Failure::Run(error.into())),
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map_err(|error| Failure::Run(error.into()))
+}
+
+/// Prints a result; a reader that has gone away is no error.
+pub fn print(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Run(error.into())),
+        _ => Ok(()),
+    }
+}
+
+fn write_files(folder: &Path, scenario: &Scenario, summary: &Summary, cost: &HostCost) -> Result<(), Failure> {
+    let files = [
+        ("summary.json", format!("{}\n", json(summary)?)),
+        ("config.toml", scenario.render_config()),
+        ("host.json", format!("{}\n", json(cost)?)),
+    ];
+    let write = || -> anyhow::Result<()> {
+        std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+        for (name, text) in &files {
+            write_beside(&folder.join(name), text)?;
+        }
+        Ok(())
+    };
+    write().map_err(Failure::Run)
+}
+
+/// Writes a file beside its place and renames it, so that a file is there whole or not at all.
+fn write_beside(path: &Path, text: &str) -> anyhow::Result<()> {
+    let beside = path.with_extension("partial");
+    std::fs::write(&beside, text).with_context(|| format!("{}: cannot be written", beside.display()))?;
+    std::fs::rename(&beside, path).with_context(|| format!("{}: cannot be put in place", path.display()))
+}

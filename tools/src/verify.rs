@@ -1,0 +1,95 @@
+//! `servesim verify`: plays recorded cases and totals, and says where the first difference is.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use servesim_scenarios::case::{Case, CaseError};
+use servesim_scenarios::replay::replay;
+use servesim_scenarios::scenario::build::TRACES_VARIABLE;
+use servesim_scenarios::totals::Totals;
+use servesim_scenarios::verify::first_difference;
+
+use crate::arguments::VerifyOptions;
+use crate::run::print;
+use crate::{FAILED, Failure};
+
+/// Longest value of a difference that is shown whole, in characters.
+const SHOWN: usize = 400;
+
+/// Verifies each file.
+pub fn verify(options: &VerifyOptions) -> Result<ExitCode, Failure> {
+    let mut equal = 0;
+    for file in &options.files {
+        match check(file, options.traces.as_deref())? {
+            Verdict::Equal(name) => {
+                equal += 1;
+                if !options.quiet {
+                    print(&format!("ok {name}\n"))?;
+                }
+            }
+            Verdict::Differs(name, difference) => print(&format!("differs {name}: {}\n", shortened(&difference)))?,
+        }
+    }
+    print(&format!("{equal} of {} equal\n", options.files.len()))?;
+    Ok(if equal == options.files.len() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+enum Verdict {
+    Equal(String),
+    Differs(String, String),
+}
+
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= 2 * SHOWN {
+        return text.to_owned();
+    }
+    format!("{} ...", text.chars().take(2 * SHOWN).collect::<String>())
+}
+
+fn bad_input(error: impl Into<anyhow::Error>) -> Failure {
+    Failure::BadInput(error.into())
+}
+
+fn check(file: &Path, traces: Option<&Path>) -> Result<Verdict, Failure> {
+    match Case::load(file) {
+        Ok(case) => check_case(&case),
+        Err(error @ CaseError::Io { .. }) => Err(bad_input(error)),
+        // What is not a case may be totals; if it is neither, what it lacks to be a case is what to say.
+        Err(not_a_case) => match Totals::load(file) {
+            Ok(totals) => check_totals(file, &totals, traces),
+            Err(_) => Err(bad_input(not_a_case)),
+        },
+    }
+}
+
+fn check_case(case: &Case) -> Result<Verdict, Failure> {
+    let name = case.case.clone();
+    match replay(case) {
+        Err(error @ servesim_scenarios::replay::ReplayError::Step { .. }) => {
+            Ok(Verdict::Differs(name, error.to_string()))
+        }
+        Err(error) => Err(bad_input(anyhow::Error::from(error).context(name))),
+        Ok(log) => Ok(match first_difference(&case.passes, &log) {
+            None => Verdict::Equal(name),
+            Some(difference) => Verdict::Differs(name, difference.to_string()),
+        }),
+    }
+}
+
+fn check_totals(file: &Path, totals: &Totals, traces: Option<&Path>) -> Result<Verdict, Failure> {
+    let name = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let folder = traces.map(Path::to_owned).or_else(|| std::env::var_os(TRACES_VARIABLE).map(PathBuf::from));
+    let Some(folder) = folder else {
+        return Err(bad_input(anyhow::anyhow!(
+            "{}: found totals of {}, expected --traces DIR or {TRACES_VARIABLE} to say where it is",
+            file.display(),
+            totals.config.trace
+        )));
+    };
+    let workload = totals.workload(&folder).map_err(bad_input)?;
+    let sums = totals.play(workload).map_err(|error| Failure::Run(error.into()))?;
+    Ok(match totals.totals.first_difference(&sums) {
+        None => Verdict::Equal(name),
+        Some((field, expected, got)) => Verdict::Differs(name, format!("{field}: expected {expected}, got {got}")),
+    })
+}
