@@ -17,7 +17,7 @@ pub enum BatchMode {
 }
 
 /// A row of an extend batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExtendRow {
     /// The request.
     pub request: RequestKey,
@@ -30,7 +30,7 @@ pub struct ExtendRow {
 }
 
 /// One batch. The rows of a decode batch are those of the running batch.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub(crate) struct Batch {
     /// Its number, counted over batches and idle iterations.
     pub(crate) number: u64,
@@ -70,13 +70,41 @@ pub struct Batches {
     pub(crate) last: Batch,
 }
 
+/// Why a pass is undone.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// It cannot run.
+    Error(crate::worker::StepError),
+    /// It was only looked at.
+    Peek(Peek),
+}
+
+/// What an iteration would do now, learned from a pass that was undone.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Peek {
+    /// What would run.
+    pub mode: BatchMode,
+    /// The prefill rows, by tag: prefix and end in tokens.
+    pub extend: Vec<(u64, u32, u32)>,
+    /// How many rows would decode.
+    pub decode_rows: u32,
+    /// Requests that would be retracted or preempted, by tag.
+    pub retracted: Vec<u64>,
+    /// Tokens that would be evicted.
+    pub evicted_tokens: u64,
+    /// The events that would wait for publication before the results are taken.
+    pub events: Vec<crate::events::Event>,
+}
+
 /// What the systems of an iteration tell each other before a batch is complete.
 #[derive(Resource, Debug, Default)]
 pub(crate) struct Plan {
+    /// Whether the pass is only looked at.
+    pub(crate) peeking: bool,
     /// Whether `admit` shall try waiting requests.
     pub(crate) admitting: bool,
-    /// Why the pass cannot run, if it cannot.
-    pub(crate) refusal: Option<crate::worker::StepError>,
+    /// Why the pass is undone, if it is.
+    pub(crate) refusal: Option<Refusal>,
     /// The duration that the timing model gave.
     pub(crate) duration_ns: u64,
     /// Requests preempted in this pass, in the order of their release.

@@ -178,6 +178,11 @@ impl Contents {
         self.streams.len()
     }
 
+    /// Every live stream with its length and its references, in no order that may be relied on.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (StreamKey, u32, u32)> + '_ {
+        self.streams.iter().map(|(key, stream)| (key, stream.len, stream.refs))
+    }
+
     /// How many runs all live streams hold.
     pub fn runs_held(&self) -> usize {
         self.streams.values().map(|stream| stream.pieces.len()).sum()

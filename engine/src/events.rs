@@ -23,7 +23,7 @@ pub enum EventKind {
 }
 
 /// One KV event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event {
     /// What happened.
     pub kind: EventKind,
@@ -80,7 +80,7 @@ impl Published {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Queued {
     event: Event,
     /// The node whose last block is the last one of a stored event.
@@ -88,11 +88,13 @@ struct Queued {
 }
 
 /// The events that wait for publication.
-#[derive(Resource, Debug)]
+#[derive(Resource, Debug, Hash)]
 pub struct EventQueue {
     enabled: bool,
     page_size: u32,
     queued: Vec<Queued>,
+    /// Blocks that a consumer of all published events holds.
+    published_blocks: u64,
 }
 
 impl EventQueue {
@@ -100,7 +102,21 @@ impl EventQueue {
     pub(crate) fn new(enabled: bool, page_size: u32) -> EventQueue {
         let cleared = Queued { event: Event { kind: EventKind::Cleared, blocks: 0 }, last: NodeKey::null() };
         let queued = if enabled { vec![cleared] } else { Vec::new() };
-        EventQueue { enabled, page_size, queued }
+        EventQueue { enabled, page_size, queued, published_blocks: 0 }
+    }
+
+    /// Whether events are queued at all.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Blocks that a consumer would hold after all published and waiting events.
+    pub(crate) fn mirror_blocks(&self) -> u64 {
+        self.queued.iter().fold(self.published_blocks, |held, queued| match queued.event.kind {
+            EventKind::Cleared => 0,
+            EventKind::Stored | EventKind::StoredAtRoot => held + queued.event.blocks,
+            EventKind::Removed => held - queued.event.blocks,
+        })
     }
 
     /// How many events wait.
@@ -166,6 +182,7 @@ impl EventQueue {
         if self.queued.is_empty() {
             return;
         }
+        self.published_blocks = self.mirror_blocks();
         let first = published.events.len() as u32;
         published.events.extend(self.queued.drain(..).map(|queued| queued.event));
         let count = published.events.len() as u32 - first;

@@ -37,6 +37,11 @@ pub(crate) struct Iteration {
 pub(crate) struct OpenMark(Option<Mark>);
 
 impl OpenMark {
+    /// Tokens that had been evicted when the transaction was opened.
+    pub(crate) fn evicted_tokens(&self) -> u64 {
+        self.0.as_ref().map_or(0, |mark| mark.tree.evicted_tokens)
+    }
+
     /// Ends the transaction's mark.
     pub(crate) fn take(&mut self) -> Mark {
         self.0.take().expect("a transaction is open during a pass")

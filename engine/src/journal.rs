@@ -38,8 +38,6 @@ pub(crate) enum Op {
     Unpinned(NodeKey),
     /// A node was touched; it had this touch before.
     Touched { node: NodeKey, touch: u64 },
-    /// A node had these hits before.
-    Hits { node: NodeKey, hits: u32 },
     /// A node had this priority before.
     Priority { node: NodeKey, priority: i64 },
     /// A node had this branch history before.
@@ -66,7 +64,7 @@ pub(crate) enum Op {
 
 impl Op {
     /// How many kinds of entries there are.
-    pub(crate) const KINDS: usize = 21;
+    pub(crate) const KINDS: usize = 20;
 
     /// The kind of the entry, for counting.
     pub(crate) fn kind(&self) -> usize {
@@ -80,18 +78,17 @@ impl Op {
             Op::Pinned(_) => 6,
             Op::Unpinned(_) => 7,
             Op::Touched { .. } => 8,
-            Op::Hits { .. } => 9,
-            Op::Priority { .. } => 10,
-            Op::History { .. } => 11,
-            Op::Progress(_) => 12,
-            Op::QueueTaken(_) => 13,
-            Op::QueuePut => 14,
-            Op::QueueRemoved { .. } => 15,
-            Op::QueueSorted { .. } => 16,
-            Op::RowAdded => 17,
-            Op::RowRemoved { .. } => 18,
-            Op::EventQueued => 19,
-            Op::EventMerged { .. } => 20,
+            Op::Priority { .. } => 9,
+            Op::History { .. } => 10,
+            Op::Progress(_) => 11,
+            Op::QueueTaken(_) => 12,
+            Op::QueuePut => 13,
+            Op::QueueRemoved { .. } => 14,
+            Op::QueueSorted { .. } => 15,
+            Op::RowAdded => 16,
+            Op::RowRemoved { .. } => 17,
+            Op::EventQueued => 18,
+            Op::EventMerged { .. } => 19,
         }
     }
 }

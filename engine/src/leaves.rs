@@ -13,7 +13,7 @@ pub(crate) const NOT_A_CANDIDATE: u32 = u32::MAX;
 const ARITY: usize = 4;
 
 /// A leaf's place in the order of eviction: the policy's class first, then its tick.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LeafRank {
     pub(crate) class: u64,
     pub(crate) tick: u64,
@@ -45,6 +45,16 @@ impl Leaves {
     /// The rank that the index holds for the node at a position.
     pub(crate) fn rank_at(&self, position: u32) -> LeafRank {
         self.heap[position as usize].rank
+    }
+
+    /// The ranks and nodes, in no order that may be relied on.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (LeafRank, NodeKey)> + '_ {
+        self.heap.iter().map(|entry| (entry.rank, entry.node))
+    }
+
+    /// Whether every entry ranks after the one above it.
+    pub(crate) fn is_ordered(&self) -> bool {
+        (1..self.heap.len()).all(|at| self.heap[(at - 1) / ARITY].rank < self.heap[at].rank)
     }
 
     /// Adds a leaf.

@@ -2,8 +2,10 @@
 
 pub mod batch;
 mod cache;
+pub mod check;
 pub mod config;
 pub mod content;
+mod digest;
 pub mod events;
 mod iteration;
 pub mod journal;

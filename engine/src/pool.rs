@@ -17,21 +17,21 @@ new_key_type! {
 }
 
 /// Who holds a page run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
     Request(RequestKey),
     Node(NodeKey),
 }
 
 /// A number of pages with one owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PageRun {
     pub(crate) pages: u32,
     pub(crate) owner: Owner,
 }
 
 /// The single numbers of the pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub(crate) struct PoolNumbers {
     /// Pages that nobody holds.
     pub(crate) free_pages: u64,

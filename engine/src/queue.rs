@@ -8,7 +8,7 @@ use crate::journal::{Journal, Op};
 use crate::request::RequestKey;
 
 /// The single numbers of the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(crate) struct QueueNumbers {
     /// Entries to the queue over the worker's life; orders requests by entry.
     pub(crate) entries: u64,
@@ -101,11 +101,12 @@ impl Queue {
 }
 
 /// One thing asked of the worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Asked {
     Submit(RequestKey),
     Cancel(RequestKey),
     Release(RequestKey),
+    GiveUp(RequestKey),
 }
 
 /// What was asked since the last iteration, in order.

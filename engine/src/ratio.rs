@@ -27,6 +27,11 @@ impl NewTokenRatio {
         self.current
     }
 
+    /// The ratio's bits, for the digest.
+    pub(crate) fn bits(&self) -> u64 {
+        self.current.to_bits()
+    }
+
     /// One decode pass without retraction.
     pub(crate) fn decay(&mut self) {
         self.current = (self.current - self.decay).max(self.floor);

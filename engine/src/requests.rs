@@ -9,7 +9,7 @@ use crate::request::{Finish, RequestKey, RequestSpec, Transfer};
 use crate::tree::NodeKey;
 
 /// Where a request stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Submitted, not yet entered.
     Submitted,
@@ -26,7 +26,7 @@ pub enum State {
 }
 
 /// How far a request has come. All lengths in tokens.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Hash)]
 pub(crate) struct Progress {
     pub(crate) state: State,
     /// Whether it holds a request slot.

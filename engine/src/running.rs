@@ -11,7 +11,7 @@ use crate::request::RequestKey;
 use crate::requests::{Progress, Requests};
 
 /// The single numbers of the running batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub(crate) struct RunningNumbers {
     /// Decode launches over the worker's life.
     pub(crate) launches: i64,

@@ -54,7 +54,7 @@ impl Node {
 }
 
 /// The cold columns of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub(crate) struct NodeStats {
     /// Creation tick; also orders the children of a node by insertion.
     pub(crate) creation: u64,
@@ -65,7 +65,7 @@ pub(crate) struct NodeStats {
 }
 
 /// The single numbers of the tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub(crate) struct TreeNumbers {
     /// The last tick given.
     pub(crate) clock: u64,
@@ -265,6 +265,11 @@ impl Tree {
             .copied()
     }
 
+    /// The child that a page of content leads to, for the checks.
+    pub(crate) fn child_at(&self, contents: &Contents, parent: NodeKey, stream: StreamKey, at: u32) -> Option<NodeKey> {
+        self.child(contents, parent, stream, at)
+    }
+
     fn table_insert(&mut self, contents: &Contents, node: NodeKey) {
         let row = self.nodes[node];
         let hash = self.child_hash(contents, row.parent, row.stream, row.start);
@@ -381,6 +386,7 @@ impl Tree {
             self.leaves.remove(&mut self.nodes, position);
         }
         let row = self.nodes.remove(leaf).expect("an added leaf lives until it is undone");
+        self.numbers.evictable_tokens -= u64::from(row.tokens());
         self.stats.remove(leaf);
         contents.release(row.stream);
         self.nodes[row.parent].children -= 1;
@@ -419,6 +425,7 @@ impl Tree {
         parent.children += 1;
         parent.touch = parent_touch;
         row.leaf_position = NOT_A_CANDIDATE;
+        self.numbers.evictable_tokens += u64::from(row.tokens());
         self.nodes.reattach(leaf, row);
         self.table_insert(contents, leaf);
         self.index_if_evictable(leaf);
@@ -503,11 +510,12 @@ impl Tree {
         if !hits && !priorities {
             return;
         }
+        // Only chunks are inserted before a pass has its duration, and they count no hit: hits need no entry.
+        assert!(!hits || !journal.is_open(), "a hit is counted when results are taken");
         let mut node = end;
         while node != self.root {
             let stats = &mut self.stats[node];
             if hits {
-                journal.record(Op::Hits { node, hits: stats.hits });
                 stats.hits += 1;
             }
             if priorities && priority > stats.priority {
@@ -535,7 +543,7 @@ impl Tree {
         }
     }
 
-    /// Takes back [`Op::Hits`], [`Op::Priority`] and [`Op::History`].
+    /// Takes back [`Op::Priority`] and [`Op::History`].
     pub(crate) fn undo_stats(&mut self, node: NodeKey, change: impl FnOnce(&mut NodeStats)) {
         change(&mut self.stats[node]);
         self.refresh_rank(node);

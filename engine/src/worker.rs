@@ -2,9 +2,11 @@
 
 use bevy_ecs::prelude::World;
 
-use crate::batch::{BatchMode, Batches, Plan};
+use crate::batch::{BatchMode, Batches, Peek, Plan, Refusal};
+use crate::check::{self, Violation};
 use crate::config::{ConfigError, EngineConfig, Role};
 use crate::content::Contents;
+use crate::digest;
 use crate::events::EventQueue;
 use crate::iteration::{Iteration, OpenMark};
 use crate::journal::Journal;
@@ -151,6 +153,7 @@ impl Worker {
 
     /// Takes what was asked into the worker without running a pass. [`Worker::step`] does so by itself.
     pub fn enter(&mut self) {
+        self.forget_entered();
         self.iteration.enter(&mut self.world);
     }
 
@@ -161,10 +164,51 @@ impl Worker {
     pub fn step(&mut self) -> Result<&PassRecord, StepError> {
         self.forget_entered();
         self.iteration.run(&mut self.world);
-        if let Some(refusal) = self.world.resource_mut::<Plan>().refusal.take() {
-            return Err(refusal);
+        match self.world.resource_mut::<Plan>().refusal.take() {
+            Some(Refusal::Error(error)) => Err(error),
+            _ => Ok(self.record()),
         }
-        Ok(self.record())
+    }
+
+    /// What the next iteration would do, if it came now: a pass that is undone, without asking the timing model.
+    ///
+    /// # Errors
+    /// The pool could not hold the pass.
+    pub fn peek(&mut self) -> Result<Peek, StepError> {
+        self.forget_entered();
+        self.world.resource_mut::<Plan>().peeking = true;
+        self.iteration.run(&mut self.world);
+        let plan = self.world.resource_mut::<Plan>().into_inner();
+        plan.peeking = false;
+        match plan.refusal.take() {
+            Some(Refusal::Error(error)) => Err(error),
+            Some(Refusal::Peek(peek)) => Ok(peek),
+            None => Ok(Peek::default()),
+        }
+    }
+
+    /// Puts another timing model in the place of the one that refused.
+    pub fn set_timing(&mut self, timing: Box<dyn TimingModel>) {
+        self.world.resource_mut::<Timing>().model = timing;
+    }
+
+    /// Gives a request up at the start of the next iteration, whatever its state: it is released without insertion and
+    /// rejected as refused. For a request whose pass the timing model refuses; [`Worker::cancel`] would wait for a result.
+    pub fn give_up(&mut self, request: RequestKey) {
+        self.ask(Asked::GiveUp(request));
+    }
+
+    /// A digest of all state that a later pass can see. Equal before a refused pass and after it.
+    pub fn digest(&self) -> u64 {
+        digest::digest(&self.world)
+    }
+
+    /// Checks every invariant from scratch, at a cost that grows with the cache.
+    ///
+    /// # Errors
+    /// The first one that does not hold.
+    pub fn check(&self) -> Result<(), Violation> {
+        check::check(&self.world)
     }
 
     /// What `enter` noted belongs to one committed record only.

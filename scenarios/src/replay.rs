@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use servesim_engine::batch::BatchMode;
+use servesim_engine::check::Violation;
 use servesim_engine::config::{EngineConfig, EvictionPolicy, EvictionPolicyConfig, RetractionPolicy, Role, SchedulePolicy};
 use servesim_engine::content::{ContentError, Run};
 use servesim_engine::events::{Event, EventKind};
 use servesim_engine::record::{Finished, PassRecord};
 use servesim_engine::request::{RequestKey, RequestSpec, Transfer};
-use servesim_engine::timing::{Constant, TimingModel};
+use servesim_engine::timing::{Constant, PassShape, TimingError, TimingModel};
 use servesim_engine::worker::{StepError, SubmitError, Worker};
 
 use crate::case::{BatchLog, Case, CaseConfig, CaseRequest, EventLog, Gauges, PassLog, PublishLog, RowLog};
@@ -60,11 +61,19 @@ pub enum ReplayError {
         /// Why.
         source: StepError,
     },
-    /// The run did not end.
-    #[error("the run did not end within {passes} iterations")]
-    Endless {
-        /// How many were played.
-        passes: u64,
+    /// A refused pass changed the worker.
+    #[error("pass {pass}: a refused pass left a trace")]
+    TraceLeft {
+        /// The iteration.
+        pass: u64,
+    },
+    /// An invariant does not hold after an iteration.
+    #[error("pass {pass}: {source}")]
+    Broken {
+        /// The iteration.
+        pass: u64,
+        /// Which one.
+        source: Violation,
     },
 }
 
@@ -134,32 +143,73 @@ impl CaseConfig {
 const FILLER_TOKEN: u32 = 7;
 
 /// Longest run of a case without a log, in iterations, before it is taken for endless.
-const MOST_PASSES: u64 = 200_000;
+pub const MOST_PASSES: u64 = 200_000;
 
-/// Plays a case with every pass taking a millisecond.
+/// Plays a case with every pass taking a millisecond, for as many iterations as were recorded.
 ///
 /// # Errors
 /// See [`ReplayError`].
 pub fn replay(case: &Case) -> Result<Vec<PassLog>, ReplayError> {
-    replay_with(case, Box::new(Constant { extend_ns: 1_000_000, decode_ns: 1_000_000 }), |worker, pass| {
-        worker.step().map(|_| ()).map_err(|source| ReplayError::Step { pass, source })
+    replay_with(case, passes_of(case), constant(), step_once)
+}
+
+/// How long a case is played at most: as long as it was recorded, where it was.
+pub fn passes_of(case: &Case) -> u64 {
+    if case.passes.is_empty() { MOST_PASSES } else { case.passes.len() as u64 }
+}
+
+/// The timing of a replay: a millisecond a pass.
+pub fn constant() -> Box<dyn TimingModel> {
+    Box::new(Constant { extend_ns: 1_000_000, decode_ns: 1_000_000 })
+}
+
+/// One iteration that must not be refused.
+///
+/// # Errors
+/// The pass was refused.
+pub fn step_once(worker: &mut Worker, pass: u64) -> Result<(), ReplayError> {
+    worker.step().map(|_| ()).map_err(|source| ReplayError::Step { pass, source })
+}
+
+/// Plays a case while the timing model refuses passes at random, each tried again until it is taken, and checks that a
+/// refusal leaves no trace.
+///
+/// # Errors
+/// See [`ReplayError`]; a refused pass that changed the worker's digest is one.
+pub fn replay_refusing(case: &Case, most: u64, seed: u64) -> Result<Vec<PassLog>, ReplayError> {
+    let mut draws = seed;
+    let refusing = move |_: &PassShape| {
+        draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // Two in five, so that refusals in a row and of the first pass are common.
+        if (draws >> 33) % 5 < 2 { Err(TimingError::OutOfRange { what: "refused at random".to_owned() }) } else { Ok(1_000_000) }
+    };
+    replay_with(case, most, Box::new(refusing), |worker, pass| {
+        worker.enter();
+        let before = worker.digest();
+        loop {
+            match worker.step().map(|_| ()) {
+                Ok(()) => return Ok(()),
+                Err(StepError::Timing { .. }) if worker.digest() == before => {}
+                Err(StepError::Timing { .. }) => return Err(ReplayError::TraceLeft { pass }),
+                Err(source) => return Err(ReplayError::Step { pass, source }),
+            }
+        }
     })
 }
 
-/// Plays a case with a timing model and a way to step of the caller's own.
+/// Plays a case for `most` iterations with a timing model and a way to step of the caller's own.
 ///
 /// # Errors
 /// See [`ReplayError`]; and what `step` returns.
 pub fn replay_with(
     case: &Case,
+    most: u64,
     timing: Box<dyn TimingModel>,
     mut step: impl FnMut(&mut Worker, u64) -> Result<(), ReplayError>,
 ) -> Result<Vec<PassLog>, ReplayError> {
     let mut player = Player::new(case, timing)?;
     let mut log = Vec::new();
     let mut idle = 0;
-    let recorded = case.passes.len() as u64;
-    let most = if recorded > 0 { recorded } else { MOST_PASSES };
     for pass in 0..most {
         let submitted = player.submit_due(pass)?;
         let abort_requested = player.cancel_due(pass);
@@ -168,11 +218,11 @@ pub fn replay_with(
         idle = if nothing { idle + 1 } else { 0 };
         log.push(player.log(pass, submitted, abort_requested));
         if idle >= 3 && player.worker.held().is_empty() && player.nothing_to_come() {
-            return Ok(log);
+            break;
         }
     }
     // A log that was cut off while the recorder still ran is compared as far as it goes.
-    if recorded > 0 { Ok(log) } else { Err(ReplayError::Endless { passes: MOST_PASSES }) }
+    Ok(log)
 }
 
 /// A case being played.

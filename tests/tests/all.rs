@@ -1,6 +1,8 @@
 //! Tests across the crates, one module a kind.
 
+mod differential;
 mod golden;
 mod limits;
 mod traces;
 mod twin;
+mod undo;

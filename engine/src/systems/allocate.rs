@@ -6,7 +6,7 @@
 use bevy_ecs::prelude::ResMut;
 use bevy_ecs::system::SystemParam;
 
-use crate::batch::{BatchMode, Batches, Plan};
+use crate::batch::{BatchMode, Batches, Plan, Refusal};
 use crate::cache::Cache;
 use crate::pool::Owner;
 use crate::request::RequestKey;
@@ -112,10 +112,10 @@ impl Allocate<'_> {
     }
 
     fn refuse(&mut self, leader: RequestKey, pages: u64) {
-        self.plan.refusal = Some(StepError::PoolExhausted {
+        self.plan.refusal = Some(Refusal::Error(StepError::PoolExhausted {
             tag: self.requests.spec(leader).tag,
             wanted_tokens: pages * u64::from(self.cache.config.page_size),
             free_tokens: self.cache.pool.free_tokens(),
-        });
+        }));
     }
 }

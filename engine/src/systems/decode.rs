@@ -10,7 +10,7 @@ use bevy_ecs::system::SystemParam;
 use bumpalo::Bump;
 use slotmap::Key;
 
-use crate::batch::{BatchMode, Batches, Plan};
+use crate::batch::{BatchMode, Batches, Plan, Refusal};
 use crate::cache::Cache;
 use crate::config::{RetractionPolicy, Role};
 use crate::queue::Queue;
@@ -83,11 +83,11 @@ impl Decode<'_> {
         // An over-estimate for pages of more than one token, as in the reference.
         self.cache.make_room(rows as u64 * u64::from(self.cache.config.page_size));
         if pages > self.cache.pool.numbers.free_pages {
-            self.plan.refusal = Some(StepError::PoolExhausted {
+            self.plan.refusal = Some(Refusal::Error(StepError::PoolExhausted {
                 tag: self.requests.spec(self.running.rows()[0]).tag,
                 wanted_tokens: pages * u64::from(self.cache.config.page_size),
                 free_tokens: self.cache.pool.free_tokens(),
-            });
+            }));
             return;
         }
         self.cache.pool.take_for_decode(pages);
@@ -149,8 +149,9 @@ impl Decode<'_> {
 
     fn fits_rows(&mut self, rows: &[RequestKey]) -> bool {
         let page = self.cache.config.page_size;
-        let at_end = rows.iter().filter(|&&row| self.running.committed(self.requests.get(row)) % page == 0).count();
-        self.fits(at_end as u64)
+        let at_page_end = |&&row: &&RequestKey| self.running.committed(self.requests.get(row)).is_multiple_of(page);
+        let pages = rows.iter().filter(at_page_end).count();
+        self.fits(pages as u64)
     }
 
     /// Releases a row without insertion and makes room for what the rows left will decode.

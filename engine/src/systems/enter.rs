@@ -1,31 +1,33 @@
 //! `enter`: requests, cancellations and releases that have arrived by now (`behaviour.md` sections 2 and 8).
 //!
-//! Reads the inbox, the settings and the batches; writes requests, the queue, marks of cancellation and the record. Runs
+//! Reads the inbox, the settings and the batches; writes requests, the queue, marks of cancellation and the record, and for
+//! a request that is given up also the running batch and the cache. Runs
 //! before the transaction of the iteration: what has entered stays, also when the pass is refused.
 
 use bevy_ecs::prelude::{Res, ResMut};
 use bevy_ecs::system::SystemParam;
 
 use crate::batch::Batches;
+use crate::cache::Cache;
 use crate::config::{EngineConfig, Role};
 use crate::journal::Journal;
 use crate::queue::{Asked, Inbox, Queue};
 use crate::record::PassRecord;
-use crate::request::{Reject, RequestKey};
+use crate::request::{Finish, Reject, RequestKey};
 use crate::requests::{Requests, State};
 use crate::running::Running;
+use crate::systems::settle::free_slot;
 
 /// What entering reads and writes.
 #[derive(SystemParam)]
 pub(crate) struct Entry<'w> {
-    config: Res<'w, EngineConfig>,
+    cache: Cache<'w>,
     batches: Res<'w, Batches>,
     inbox: ResMut<'w, Inbox>,
     requests: ResMut<'w, Requests>,
     queue: ResMut<'w, Queue>,
     running: ResMut<'w, Running>,
     record: ResMut<'w, PassRecord>,
-    journal: ResMut<'w, Journal>,
 }
 
 /// Takes everything out of the inbox, in order.
@@ -39,7 +41,12 @@ pub(crate) fn enter(mut entry: Entry) {
 
 impl Entry<'_> {
     fn take(&mut self, asked: Asked) {
-        let Entry { config, batches, requests, queue, running, record, journal, .. } = self;
+        if let Asked::GiveUp(request) = asked {
+            self.give_up(request);
+            return;
+        }
+        let Entry { cache, batches, requests, queue, running, record, .. } = self;
+        let (config, journal) = (&*cache.config, &mut *cache.journal);
         match asked {
             Asked::Submit(request) => {
                 if !config.entry_checks || fits(config, requests, record, journal, request) {
@@ -56,8 +63,34 @@ impl Entry<'_> {
             Asked::Release(request) if requests.knows(request) => {
                 requests.update(request, journal, |progress| progress.released = true);
             }
-            Asked::Cancel(_) | Asked::Release(_) => {}
+            Asked::Cancel(_) | Asked::Release(_) | Asked::GiveUp(_) => {}
         }
+    }
+
+    /// Releases a request without insertion, whatever its state.
+    fn give_up(&mut self, request: RequestKey) {
+        let Entry { cache, requests, queue, running, record, .. } = self;
+        if !requests.knows(request) || requests.get(request).state == State::Ended {
+            return;
+        }
+        if let Some(at) = queue.position(request) {
+            queue.remove_at(at, &mut cache.journal);
+        }
+        if running.numbers.chunked == Some(request) {
+            running.numbers.chunked = None;
+            running.numbers.chunked_abort = None;
+        }
+        if let Some(at) = running.rows().iter().position(|&row| row == request) {
+            running.leave(requests, at, &mut cache.journal);
+            let committed = running.committed(requests.get(request));
+            cache.settle_pages(requests, request, committed);
+            running.numbers.full = false;
+        }
+        cache.release_without_insert(requests, request);
+        free_slot(cache, requests, running, request);
+        requests.update(request, &mut cache.journal, |progress| progress.finish = Some(Finish::Abort));
+        requests.end(request, &mut cache.journal);
+        record.rejected.push((requests.spec(request).tag, Reject::Refused));
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Prompts {
 /// Decides whether to admit, and sorts the queue if so.
 pub(crate) fn order(mut order: Order, mut scratch: Local<Bump>, mut prompts: Local<Prompts>) {
     order.plan.admitting = order.opens();
-    if order.plan.admitting && order.queue.len() > 0 {
+    if order.plan.admitting && !order.queue.is_empty() {
         scratch.reset();
         order.sort(&scratch, &mut prompts);
     }

@@ -1,41 +1,84 @@
 //! `price`: how long the pass takes.
 //!
-//! Reads the batch, requests and the running batch; asks the timing model; writes the plan's duration or its refusal.
+//! Reads the batch, requests and the running batch, and for a look also the tree, the event queue and the record; asks the
+//! timing model; writes the plan's duration or its refusal.
 
 use bevy_ecs::prelude::{Res, ResMut};
+use bevy_ecs::system::SystemParam;
 
-use crate::batch::{Batch, BatchMode, Batches, Plan};
+use crate::batch::{Batch, BatchMode, Batches, ExtendRow, Peek, Plan, Refusal};
+use crate::events::EventQueue;
+use crate::iteration::OpenMark;
+use crate::record::PassRecord;
 use crate::requests::Requests;
 use crate::running::Running;
 use crate::timing::{Clock, PassShape, Timing, TimingError};
+use crate::tree::Tree;
 use crate::worker::StepError;
 
-/// Asks the timing model for the duration of the next batch.
-pub(crate) fn price(
-    batches: Res<Batches>,
-    requests: Res<Requests>,
-    running: Res<Running>,
-    clock: Res<Clock>,
-    mut timing: ResMut<Timing>,
-    mut plan: ResMut<Plan>,
-) {
-    plan.duration_ns = 0;
-    if plan.refusal.is_some() || batches.next.mode == BatchMode::Idle {
+/// What pricing reads and writes.
+#[derive(SystemParam)]
+pub(crate) struct Price<'w> {
+    batches: Res<'w, Batches>,
+    requests: Res<'w, Requests>,
+    running: Res<'w, Running>,
+    clock: Res<'w, Clock>,
+    tree: Res<'w, Tree>,
+    events: Res<'w, EventQueue>,
+    record: Res<'w, PassRecord>,
+    mark: Res<'w, OpenMark>,
+    timing: ResMut<'w, Timing>,
+    plan: ResMut<'w, Plan>,
+}
+
+/// Asks the timing model for the duration of the next batch, unless it is only looked at.
+pub(crate) fn price(mut price: Price) {
+    price.plan.duration_ns = 0;
+    if price.plan.refusal.is_some() {
         return;
     }
-    let shape = shape_of(&batches.next, &requests, &running);
-    let starts_ns = clock.now_ns.saturating_add(clock.in_flight_ns);
-    let answer = timing.model.duration_ns(&shape).and_then(|duration_ns| match starts_ns.checked_add(duration_ns) {
+    if price.plan.peeking {
+        price.plan.refusal = Some(Refusal::Peek(price.look()));
+    } else if price.batches.next.mode != BatchMode::Idle {
+        price.ask();
+    }
+}
+
+impl Price<'_> {
+    fn ask(&mut self) {
+        let shape = shape_of(&self.batches.next, &self.requests, &self.running);
+        let starts_ns = self.clock.now_ns.saturating_add(self.clock.in_flight_ns);
+        let answer = self.timing.model.duration_ns(&shape);
+        match answer.and_then(|duration_ns| fits_clock(starts_ns, duration_ns)) {
+            Ok(duration_ns) => self.plan.duration_ns = duration_ns,
+            Err(error) => {
+                let batch = &self.batches.next;
+                let leader = batch.extend.first().map(|row| row.request).or(self.running.rows().first().copied());
+                let tag = leader.map(|request| self.requests.spec(request).tag);
+                self.plan.refusal = Some(Refusal::Error(StepError::Timing { mode: batch.mode, shape, tag, error }));
+            }
+        }
+    }
+
+    /// What the pass has come to so far.
+    fn look(&self) -> Peek {
+        let batch = &self.batches.next;
+        let row = |row: &ExtendRow| (self.requests.spec(row.request).tag, row.prefix, row.end);
+        Peek {
+            mode: batch.mode,
+            extend: batch.extend.iter().map(row).collect(),
+            decode_rows: batch.decode_rows + batch.mixed.len() as u32,
+            retracted: self.record.retracted.clone(),
+            evicted_tokens: self.tree.evicted_tokens() - self.mark.evicted_tokens(),
+            events: self.events.waiting().collect(),
+        }
+    }
+}
+
+fn fits_clock(starts_ns: u64, duration_ns: u64) -> Result<u64, TimingError> {
+    match starts_ns.checked_add(duration_ns) {
         Some(_) => Ok(duration_ns),
         None => Err(TimingError::ClockOverflow { now_ns: starts_ns, duration_ns }),
-    });
-    match answer {
-        Ok(duration_ns) => plan.duration_ns = duration_ns,
-        Err(error) => {
-            let leader = batches.next.extend.first().map(|row| row.request).or(running.rows().first().copied());
-            let tag = leader.map(|request| requests.spec(request).tag);
-            plan.refusal = Some(StepError::Timing { mode: batches.next.mode, shape, tag, error });
-        }
     }
 }
 

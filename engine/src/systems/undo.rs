@@ -54,7 +54,6 @@ impl Undo<'_> {
             Op::Pinned(node) => tree.unguard(node),
             Op::Unpinned(node) => tree.guard(node),
             Op::Touched { node, touch } => tree.undo_touch(node, touch),
-            Op::Hits { node, hits } => tree.undo_stats(node, |stats| stats.hits = hits),
             Op::Priority { node, priority } => tree.undo_stats(node, |stats| stats.priority = priority),
             Op::History { node, history } => tree.undo_stats(node, |stats| stats.history = history),
             Op::Progress(request) => {
@@ -76,6 +75,9 @@ impl Undo<'_> {
     fn restore_numbers(&mut self) {
         let mark = self.mark.take();
         self.cache.pool.numbers = mark.pool;
+        let undone = self.cache.tree.numbers;
+        debug_assert_eq!(undone.evictable_tokens, mark.tree.evictable_tokens, "undone changes add up");
+        debug_assert_eq!(undone.protected_tokens, mark.tree.protected_tokens, "undone changes add up");
         self.cache.tree.numbers = mark.tree;
         self.queue.numbers = mark.queue;
         self.running.numbers = mark.running;

@@ -1,0 +1,83 @@
+//! A digest of all state that a later pass can see: what an undone pass must leave as it was.
+//!
+//! What only affects speed is left out: where walks ended last, spare memory, counts of work done. Columns are summed over
+//! their rows, so that no iteration order enters.
+
+use std::hash::{Hash, Hasher};
+
+use bevy_ecs::prelude::World;
+
+use crate::batch::Batches;
+use crate::content::{Contents, mix};
+use crate::events::EventQueue;
+use crate::leaves::NOT_A_CANDIDATE;
+use crate::pool::Pool;
+use crate::queue::{Held, Inbox, Queue};
+use crate::ratio::NewTokenRatio;
+use crate::requests::Requests;
+use crate::running::Running;
+use crate::timing::Clock;
+use crate::tree::{Node, Tree};
+
+/// A hasher without a seed.
+#[derive(Default)]
+struct Fold(u64);
+
+impl Hasher for Fold {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = mix(self.0.rotate_left(5) ^ word);
+    }
+}
+
+fn hash(value: impl Hash) -> u64 {
+    let mut fold = Fold::default();
+    value.hash(&mut fold);
+    fold.finish()
+}
+
+fn sum(rows: impl Iterator<Item = u64>) -> u64 {
+    rows.fold(0, u64::wrapping_add)
+}
+
+/// What of a node a later pass can see: all but its place in the index of leaves, whose inner order has no meaning.
+fn visible(node: &Node) -> impl Hash {
+    let Node { stream, start, end, parent, run, guards, children, leaf_position, touch, own_tick } = *node;
+    ((stream, start, end, parent, run), (guards, children, leaf_position == NOT_A_CANDIDATE, touch, own_tick))
+}
+
+/// The digest of a worker's world.
+pub(crate) fn digest(world: &World) -> u64 {
+    let pool = world.resource::<Pool>();
+    let tree = world.resource::<Tree>();
+    let requests = world.resource::<Requests>();
+    let queue = world.resource::<Queue>();
+    let running = world.resource::<Running>();
+    let batches = world.resource::<Batches>();
+    let mut fold = Fold::default();
+    (pool.numbers, sum(pool.runs().map(hash))).hash(&mut fold);
+    (tree.numbers, sum(tree.iter().map(|(key, node)| hash((key, visible(node), tree.stats(key)))))).hash(&mut fold);
+    sum(tree.leaves.iter().map(hash)).hash(&mut fold);
+    (sum(requests.iter().map(hash)), requests.ended()).hash(&mut fold);
+    (queue.numbers, queue.iter().collect::<Vec<_>>()).hash(&mut fold);
+    (running.numbers, running.rows(), running.residues()).hash(&mut fold);
+    (&batches.last, batches.next.number).hash(&mut fold);
+    world.resource::<EventQueue>().hash(&mut fold);
+    world.resource::<NewTokenRatio>().bits().hash(&mut fold);
+    world.resource::<Clock>().hash(&mut fold);
+    world.resource::<Held>().requests.hash(&mut fold);
+    world.resource::<Inbox>().asked.hash(&mut fold);
+    sum(world.resource::<Contents>().held().map(hash)).hash(&mut fold);
+    fold.finish()
+}
