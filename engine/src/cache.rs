@@ -161,13 +161,8 @@ impl Cache<'_> {
             let spec = requests.spec(request);
             let priority = i64::from(spec.priority.unwrap_or(0));
             let prompt = self.floor(spec.prompt_tokens);
-            let insert = Insert {
-                stream: spec.content,
-                tokens,
-                priority,
-                counts_hit: true,
-                protected: progress.protected,
-            };
+            let insert =
+                Insert { stream: spec.content, tokens, priority, counts_hit: true, protected: progress.protected };
             (_, run) = self.insert(insert, run);
             if 0 < prompt && prompt < tokens {
                 let again =

@@ -258,7 +258,11 @@ impl EngineConfig {
             return fail("page_size", self.page_size.to_string(), "1 to 1048576 tokens");
         }
         if self.max_total_tokens < u64::from(self.page_size) || self.max_total_tokens > 1 << 40 {
-            return fail("max_total_tokens", self.max_total_tokens.to_string(), "at least one page, at most 2^40 tokens");
+            return fail(
+                "max_total_tokens",
+                self.max_total_tokens.to_string(),
+                "at least one page, at most 2^40 tokens",
+            );
         }
         if self.context_length < 2 || self.context_length > 1 << 30 {
             return fail("context_length", self.context_length.to_string(), "2 to 2^30 tokens");
@@ -267,7 +271,11 @@ impl EngineConfig {
             return fail("chunked_prefill_size", self.chunked_prefill_size.to_string(), "-1 (off) or at least 1 token");
         }
         if self.chunked_prefill_size > 0 && self.chunked_prefill_size < i64::from(self.page_size) {
-            return fail("chunked_prefill_size", self.chunked_prefill_size.to_string(), "-1 (off) or at least page_size");
+            return fail(
+                "chunked_prefill_size",
+                self.chunked_prefill_size.to_string(),
+                "-1 (off) or at least page_size",
+            );
         }
         if self.max_prefill_tokens < 1 || self.max_prefill_tokens > 1 << 40 {
             return fail("max_prefill_tokens", self.max_prefill_tokens.to_string(), "at least 1 token");
@@ -291,7 +299,11 @@ impl EngineConfig {
             }
         }
         if self.disable_radix_cache && self.schedule_policy == SchedulePolicy::ShortestPrefillFirst {
-            return fail("schedule_policy", "shortest-prefill-first".into(), "another policy while disable_radix_cache is set");
+            return fail(
+                "schedule_policy",
+                "shortest-prefill-first".into(),
+                "another policy while disable_radix_cache is set",
+            );
         }
         if self.role == Role::Prefill && !self.disable_overlap_schedule {
             return fail("disable_overlap_schedule", "false".into(), "true with role = \"prefill\"");

@@ -113,13 +113,7 @@ impl Contents {
     /// Makes an empty stream and hands the caller one reference to it.
     pub fn create(&mut self, namespace: Namespace) -> StreamKey {
         let pieces = self.spare.pop().unwrap_or_default();
-        self.streams.insert(Stream {
-            pieces,
-            len: 0,
-            namespace,
-            refs: 1,
-            origin: (StreamKey::default(), 0),
-        })
+        self.streams.insert(Stream { pieces, len: 0, namespace, refs: 1, origin: (StreamKey::default(), 0) })
     }
 
     /// Makes a stream that starts with the first `len` tokens of `stream` (cut to its length) and hands the caller one
@@ -152,10 +146,8 @@ impl Contents {
         if tokens > u64::from(MAX_STREAM_TOKENS) {
             return Err(ContentError::TooLong { tokens });
         }
-        let continues = stream
-            .pieces
-            .last()
-            .is_some_and(|last| last.first.checked_add(stream.len - last.start) == Some(first));
+        let continues =
+            stream.pieces.last().is_some_and(|last| last.first.checked_add(stream.len - last.start) == Some(first));
         if !continues {
             stream.pieces.push(Piece { start: stream.len, first });
         }

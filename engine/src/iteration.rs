@@ -64,9 +64,7 @@ impl Iteration {
         let mut entering = schedule(Enter);
         entering.add_systems(enter);
         let mut pass = schedule(Pass);
-        pass.add_systems(
-            (settle, order, admit, allocate, decode, price, undo, commit, publish, observe).chain(),
-        );
+        pass.add_systems((settle, order, admit, allocate, decode, price, undo, commit, publish, observe).chain());
         Iteration { enter: entering, pass }
     }
 

@@ -25,7 +25,7 @@ use crate::tree::Tree;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StepError {
     /// The timing model gave no usable duration.
-    #[error("the timing model refused a pass of {} prefill rows ({} new tokens) and {} decode rows: {error}",
+    #[error("the timing model refused a pass led by request {tag}, of {} prefill rows ({} new tokens) and {} decode rows: {error}",
             shape.extend_rows, shape.extend_tokens, shape.decode_rows)]
     Timing {
         /// What the batch was.
@@ -33,20 +33,35 @@ pub enum StepError {
         /// Its sums.
         shape: PassShape,
         /// The tag of the request that leads the batch.
-        tag: Option<u64>,
+        tag: u64,
+        /// That request.
+        request: RequestKey,
         /// What the model said.
         error: TimingError,
     },
     /// The pool cannot hold what the batch computes, also after evicting all that can go.
-    #[error("the KV pool cannot hold the next batch: {wanted_tokens} tokens wanted, {free_tokens} free")]
+    #[error(
+        "the KV pool cannot hold the next batch, led by request {tag}: {wanted_tokens} tokens wanted, {free_tokens} free"
+    )]
     PoolExhausted {
         /// The tag of the request that leads the batch.
         tag: u64,
+        /// That request.
+        request: RequestKey,
         /// Tokens wanted, in whole pages.
         wanted_tokens: u64,
         /// Tokens free.
         free_tokens: u64,
     },
+}
+
+impl StepError {
+    /// The request that leads the batch, and its tag: the one to give up so that the others can go on.
+    pub fn leader(&self) -> (RequestKey, u64) {
+        match *self {
+            StepError::Timing { request, tag, .. } | StepError::PoolExhausted { request, tag, .. } => (request, tag),
+        }
+    }
 }
 
 /// Why a request was not taken at all.

@@ -305,7 +305,6 @@ impl Case {
     /// An unreadable file, or one that is not a case; the message has the line and the field.
     pub fn load(path: &Path) -> Result<Case, CaseError> {
         let bytes = read_maybe_gzip(path)?;
-        serde_json::from_slice(&bytes)
-            .map_err(|source| CaseError::Format { path: path.display().to_string(), source })
+        serde_json::from_slice(&bytes).map_err(|source| CaseError::Format { path: path.display().to_string(), source })
     }
 }

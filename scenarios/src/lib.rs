@@ -6,6 +6,7 @@
 //! - [`generate`]: workloads made from a seed.
 //! - [`trace`]: trace readers and sums over traces.
 
+pub mod audit;
 pub mod case;
 pub mod generate;
 pub mod player;

@@ -57,6 +57,25 @@ pub enum Pace {
     FixedIteration(u64),
 }
 
+/// What the player does when a pass is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// The run ends with the error.
+    #[default]
+    Stop,
+    /// The request that leads the batch is dropped, and the run goes on.
+    Skip,
+}
+
+/// A request that was dropped because its pass was refused.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Skipped {
+    /// Its tag.
+    pub tag: u64,
+    /// Why its pass was refused.
+    pub reason: StepError,
+}
+
 /// What one iteration did, with what only the player knows.
 pub struct Played<'p> {
     /// The worker's record of the iteration.
@@ -76,6 +95,8 @@ pub struct Player {
     worker: Worker,
     workload: Box<dyn Workload>,
     pace: Pace,
+    on_error: OnError,
+    skipped: Vec<Skipped>,
     due: Vec<Job>,
     ended: Vec<u64>,
     in_flight: u64,
@@ -98,12 +119,25 @@ impl Player {
             worker: Worker::new(config, timing)?,
             workload,
             pace,
+            on_error: OnError::Stop,
+            skipped: Vec::new(),
             due: Vec::new(),
             ended: Vec::new(),
             in_flight: 0,
             idle_iterations: 0,
             fruitless_iterations: 0,
         })
+    }
+
+    /// Says what happens when a pass is refused.
+    pub fn on_error(mut self, on_error: OnError) -> Player {
+        self.on_error = on_error;
+        self
+    }
+
+    /// Requests that were dropped because their pass was refused.
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.skipped
     }
 
     /// The worker.
@@ -137,9 +171,7 @@ impl Player {
     pub fn iterate(&mut self, observe: &mut impl FnMut(&Played)) -> Result<bool, PlayError> {
         let started_ns = self.worker.clock().now_ns;
         self.submit_due(started_ns)?;
-        if let Err(source) = self.worker.step() {
-            return Err(PlayError::Step { now_ms: started_ns / 1_000_000, source });
-        }
+        self.step(started_ns)?;
         if let Pace::FixedIteration(iteration_ns) = self.pace {
             self.pass_fixed_time(started_ns, iteration_ns);
         }
@@ -151,6 +183,19 @@ impl Player {
             self.workload.ended(self.ended[index], now_ns, self.worker.contents_mut());
         }
         self.pass_idle_time()
+    }
+
+    /// One pass; a refused one is tried again without the request that leads it, where that is wanted.
+    fn step(&mut self, now_ns: u64) -> Result<(), PlayError> {
+        loop {
+            let Err(source) = self.worker.step() else { return Ok(()) };
+            if self.on_error == OnError::Stop {
+                return Err(PlayError::Step { now_ms: now_ns / 1_000_000, source });
+            }
+            let (request, tag) = source.leader();
+            self.worker.give_up(request);
+            self.skipped.push(Skipped { tag, reason: source });
+        }
     }
 
     fn submit_due(&mut self, now_ns: u64) -> Result<(), PlayError> {

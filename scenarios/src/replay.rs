@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use servesim_engine::batch::BatchMode;
 use servesim_engine::check::Violation;
-use servesim_engine::config::{EngineConfig, EvictionPolicy, EvictionPolicyConfig, RetractionPolicy, Role, SchedulePolicy};
+use servesim_engine::config::{
+    EngineConfig, EvictionPolicy, EvictionPolicyConfig, RetractionPolicy, Role, SchedulePolicy,
+};
 use servesim_engine::content::{ContentError, Run};
 use servesim_engine::events::{Event, EventKind};
 use servesim_engine::record::{Finished, PassRecord};
@@ -131,9 +133,7 @@ impl CaseConfig {
             prefill_decode_interval: self.prefill_decode_interval.unwrap_or(0),
             decode_log_interval: self.decode_log_interval,
             entry_checks: self.intake.unwrap_or(true),
-            clip_max_new_tokens_estimation: self
-                .clip_max_new_tokens
-                .unwrap_or(defaults.clip_max_new_tokens_estimation),
+            clip_max_new_tokens_estimation: self.clip_max_new_tokens.unwrap_or(defaults.clip_max_new_tokens_estimation),
             ..defaults
         })
     }
@@ -181,7 +181,11 @@ pub fn replay_refusing(case: &Case, most: u64, seed: u64) -> Result<Vec<PassLog>
     let refusing = move |_: &PassShape| {
         draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // Two in five, so that refusals in a row and of the first pass are common.
-        if (draws >> 33) % 5 < 2 { Err(TimingError::OutOfRange { what: "refused at random".to_owned() }) } else { Ok(1_000_000) }
+        if (draws >> 33) % 5 < 2 {
+            Err(TimingError::OutOfRange { what: "refused at random".to_owned() })
+        } else {
+            Ok(1_000_000)
+        }
     };
     replay_with(case, most, Box::new(refusing), |worker, pass| {
         worker.enter();

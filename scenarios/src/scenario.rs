@@ -27,6 +27,7 @@ pub use self::settings::{Origin, Setting};
 pub use self::workload::WorkloadConfig;
 
 use self::settings::Settings;
+use crate::player::OnError;
 use crate::trace::lines::unreadable;
 use crate::workload::InputError;
 
@@ -43,6 +44,8 @@ pub struct Scenario {
     pub engine: EngineConfig,
     /// How long passes take.
     pub timing: TimingConfig,
+    /// What happens when a pass is refused.
+    pub on_error: OnError,
     /// What is asked of the worker.
     pub workload: WorkloadConfig,
     /// The most jobs to submit; absent is no limit.
@@ -106,11 +109,13 @@ impl Scenario {
         let seed = settings.whole("seed", DEFAULT_SEED, 0..=i64::MAX as u64)?;
         let engine = engine::read(&mut settings, seed)?;
         let timing = read_timing(&mut settings)?;
+        let (on_error, _) = settings.choice("timing.on_error", "stop", &["stop", "skip"])?;
+        let on_error = if on_error == 0 { OnError::Stop } else { OnError::Skip };
         let (workload, limit) = workload::read(&mut settings, &kind, seed)?;
         let output = OutputConfig { dir: settings.text("output.dir", None)?.map(PathBuf::from) };
         let folder = file.parent().map(Path::to_owned).unwrap_or_default();
         let settings = settings.finish();
-        Ok(Scenario { name, description, seed, engine, timing, workload, limit, output, settings, folder })
+        Ok(Scenario { name, description, seed, engine, timing, on_error, workload, limit, output, settings, folder })
     }
 }
 

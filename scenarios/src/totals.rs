@@ -153,8 +153,7 @@ impl Totals {
     /// An unreadable file, or one that does not hold totals.
     pub fn load(path: &Path) -> Result<Totals, CaseError> {
         let bytes = read_maybe_gzip(path)?;
-        serde_json::from_slice(&bytes)
-            .map_err(|source| CaseError::Format { path: path.display().to_string(), source })
+        serde_json::from_slice(&bytes).map_err(|source| CaseError::Format { path: path.display().to_string(), source })
     }
 
     /// The engine settings of the run.

@@ -81,10 +81,5 @@ fn event_shape(event: &EventLog) -> String {
 }
 
 fn differ<T: PartialEq + Debug>(pass: u64, field: &'static str, expected: &T, got: &T) -> Option<Difference> {
-    (expected != got).then(|| Difference {
-        pass,
-        field,
-        expected: format!("{expected:?}"),
-        got: format!("{got:?}"),
-    })
+    (expected != got).then(|| Difference { pass, field, expected: format!("{expected:?}"), got: format!("{got:?}") })
 }

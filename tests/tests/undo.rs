@@ -145,7 +145,12 @@ impl Bench {
 }
 
 fn small(tokens: u64) -> EngineConfig {
-    EngineConfig { max_total_tokens: tokens, context_length: 10_000, max_running_requests: 8, ..EngineConfig::default() }
+    EngineConfig {
+        max_total_tokens: tokens,
+        context_length: 10_000,
+        max_running_requests: 8,
+        ..EngineConfig::default()
+    }
 }
 
 #[test]
@@ -216,11 +221,7 @@ fn an_event_merged_into_the_tail_is_taken_back() {
 
 #[test]
 fn a_retraction_is_taken_back() {
-    let config = EngineConfig {
-        schedule_conservativeness: 0.0,
-        clip_max_new_tokens_estimation: 1,
-        ..small(200)
-    };
+    let config = EngineConfig { schedule_conservativeness: 0.0, clip_max_new_tokens_estimation: 1, ..small(200) };
     let mut bench = Bench::new(config);
     for tag in 1..4 {
         bench.submit(tag, &[(1_000 * tag as u32, 50)], 90);
@@ -283,7 +284,7 @@ fn errors_name_the_batch_and_the_caller_can_go_on() {
     let mut bench = Bench::new(small(1_000));
     let leader = bench.submit(7, &[(10, 50)], 4);
     let StepError::Timing { shape, tag, .. } = bench.refuse() else { panic!("not a timing error") };
-    assert_eq!((shape.extend_rows, shape.extend_tokens, tag), (1, 50, Some(7)));
+    assert_eq!((shape.extend_rows, shape.extend_tokens, tag), (1, 50, 7));
     // Cancelling the request that leads the batch lets the others go on.
     bench.submit(8, &[(500, 20)], 3);
     bench.worker.cancel(leader);

@@ -45,6 +45,9 @@ pub struct RunOptions {
     /// Skip rows of a trace that cannot be used, and count them
     #[arg(long)]
     pub lenient: bool,
+    /// Check every invariant after each pass, at a cost that grows with the cache
+    #[arg(long)]
+    pub check: bool,
 }
 
 /// What `verify` is told.
@@ -56,6 +59,9 @@ pub struct VerifyOptions {
     /// Folder of the traces that totals name [default: the SERVESIM_TRACES variable]
     #[arg(long, value_name = "DIR")]
     pub traces: Option<PathBuf>,
+    /// Refuse random passes of cases, each then tried again: a refused pass must leave no trace
+    #[arg(long, value_name = "SEED")]
+    pub refuse: Option<u64>,
     /// Print differences and the last line only
     #[arg(long)]
     pub quiet: bool,

@@ -9,29 +9,41 @@ pub fn render(name: &str, summary: &Summary) -> String {
     let mut text = String::new();
     let requests = &summary.requests;
     let _ = writeln!(text, "{name}: {:.3} s simulated", summary.duration_ms / 1e3);
-    row(&mut text, "requests", &[
-        ("submitted", count(requests.submitted)),
-        ("completed", count(requests.completed)),
-        ("rejected", count(requests.rejected)),
-        ("dropped", count(requests.dropped)),
-        ("aborted", count(requests.aborted)),
-        ("retractions", count(summary.retracted)),
-    ]);
+    row(
+        &mut text,
+        "requests",
+        &[
+            ("submitted", count(requests.submitted)),
+            ("completed", count(requests.completed)),
+            ("rejected", count(requests.rejected)),
+            ("dropped", count(requests.dropped)),
+            ("aborted", count(requests.aborted)),
+            ("retractions", count(summary.retracted)),
+        ],
+    );
     let passes = &summary.passes;
-    row(&mut text, "passes", &[
-        ("total", count(passes.total)),
-        ("extend", count(passes.extend)),
-        ("decode", count(passes.decode)),
-        ("idle", count(passes.idle)),
-    ]);
+    row(
+        &mut text,
+        "passes",
+        &[
+            ("total", count(passes.total)),
+            ("extend", count(passes.extend)),
+            ("decode", count(passes.decode)),
+            ("idle", count(passes.idle)),
+        ],
+    );
     let tokens = &summary.tokens;
-    row(&mut text, "tokens", &[
-        ("input", count(tokens.input)),
-        ("cached", count(tokens.cached)),
-        ("computed", count(tokens.computed)),
-        ("output", count(tokens.output)),
-        ("evicted", count(summary.evicted_tokens)),
-    ]);
+    row(
+        &mut text,
+        "tokens",
+        &[
+            ("input", count(tokens.input)),
+            ("cached", count(tokens.cached)),
+            ("computed", count(tokens.computed)),
+            ("output", count(tokens.output)),
+            ("evicted", count(summary.evicted_tokens)),
+        ],
+    );
     let hit = if tokens.input == 0 { 0.0 } else { tokens.cached as f64 / tokens.input as f64 };
     row(&mut text, "cache", &[("hit rate at first admission", format!("{:.2} %", hit * 100.0))]);
     events(&mut text, "stored", &summary.kv_events.stored);
@@ -41,13 +53,17 @@ pub fn render(name: &str, summary: &Summary) -> String {
 }
 
 fn events(text: &mut String, name: &str, counts: &EventCounts) {
-    row(text, name, &[
-        ("events", count(counts.events)),
-        ("blocks", count(counts.blocks)),
-        ("events a request", format!("{:.2}", counts.events_per_request)),
-        ("blocks an event, mean", format!("{:.1}", counts.mean_blocks)),
-        ("median", format!("{:.1}", counts.median_blocks)),
-    ]);
+    row(
+        text,
+        name,
+        &[
+            ("events", count(counts.events)),
+            ("blocks", count(counts.blocks)),
+            ("events a request", format!("{:.2}", counts.events_per_request)),
+            ("blocks an event, mean", format!("{:.1}", counts.mean_blocks)),
+            ("median", format!("{:.1}", counts.median_blocks)),
+        ],
+    );
 }
 
 fn row(text: &mut String, name: &str, cells: &[(&str, String)]) {

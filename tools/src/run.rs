@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::Serialize;
 use servesim_engine::timing::{Constant, TimingModel};
+use servesim_scenarios::audit::Audit;
 use servesim_scenarios::player::{Pace, PlayError, Player};
 use servesim_scenarios::scenario::{Scenario, TimingConfig};
 use servesim_scenarios::summary::{Summary, Tally};
@@ -24,7 +25,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let stopwatch = Stopwatch::start();
-    let (summary, skipped_rows) = play(&scenario)?;
+    let (summary, skipped_rows) = play(&scenario, options.check)?;
     let cost = stopwatch.cost(summary.requests.submitted, summary.passes.total);
     let out = options.out.clone().or_else(|| scenario.output.dir.clone());
     if let Some(folder) = out {
@@ -49,17 +50,38 @@ pub fn timing(scenario: &Scenario) -> Box<dyn TimingModel> {
     }
 }
 
-fn play(scenario: &Scenario) -> Result<(Summary, u64), Failure> {
+fn play(scenario: &Scenario, check: bool) -> Result<(Summary, u64), Failure> {
     let workload = scenario.build_workload().map_err(|error| Failure::BadInput(error.into()))?;
     let mut player = Player::new(scenario.engine.clone(), timing(scenario), workload, Pace::Model)
-        .map_err(|error| Failure::BadInput(anyhow::Error::from(error).context(scenario.name.clone())))?;
+        .map_err(|error| Failure::BadInput(anyhow::Error::from(error).context(scenario.name.clone())))?
+        .on_error(scenario.on_error);
     let mut progress = Progress::new(player.jobs_total());
     let mut tally = Tally::default();
-    let outcome = player.run(|played| {
-        tally.add(played);
-        progress.tick(tally.ended(), played.now_ns);
-    });
+    let mut audit = check.then(Audit::default);
+    let outcome = loop {
+        let played = player.iterate(&mut |played| {
+            tally.add(played);
+            progress.tick(tally.ended(), played.now_ns);
+            if let Some(audit) = &mut audit {
+                audit.note(played);
+            }
+        });
+        let broken = audit.as_ref().and_then(|audit| audit.first_violation());
+        if let Some(violation) = broken {
+            progress.finish();
+            let place = format!("after iteration {}", player.worker().clock().iteration);
+            return Err(Failure::Run(anyhow::Error::from(violation.clone()).context(place)));
+        }
+        match played {
+            Ok(true) => {}
+            Ok(false) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
     progress.finish();
+    for skipped in player.skipped() {
+        eprintln!("request {} dropped: {}", skipped.tag, skipped.reason);
+    }
     match outcome {
         Ok(()) => Ok((tally.summary(), player.skipped_rows())),
         Err(error @ (PlayError::Input(_) | PlayError::Config(_))) => Err(Failure::BadInput(error.into())),

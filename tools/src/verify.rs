@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use servesim_scenarios::case::{Case, CaseError};
-use servesim_scenarios::replay::replay;
+use servesim_scenarios::replay::{ReplayError, passes_of, replay, replay_refusing};
 use servesim_scenarios::scenario::build::TRACES_VARIABLE;
 use servesim_scenarios::totals::Totals;
 use servesim_scenarios::verify::first_difference;
@@ -20,7 +20,7 @@ const SHOWN: usize = 400;
 pub fn verify(options: &VerifyOptions) -> Result<ExitCode, Failure> {
     let mut equal = 0;
     for file in &options.files {
-        match check(file, options.traces.as_deref())? {
+        match check(file, options)? {
             Verdict::Equal(name) => {
                 equal += 1;
                 if !options.quiet {
@@ -50,22 +50,26 @@ fn bad_input(error: impl Into<anyhow::Error>) -> Failure {
     Failure::BadInput(error.into())
 }
 
-fn check(file: &Path, traces: Option<&Path>) -> Result<Verdict, Failure> {
+fn check(file: &Path, options: &VerifyOptions) -> Result<Verdict, Failure> {
     match Case::load(file) {
-        Ok(case) => check_case(&case),
+        Ok(case) => check_case(&case, options.refuse),
         Err(error @ CaseError::Io { .. }) => Err(bad_input(error)),
         // What is not a case may be totals; if it is neither, what it lacks to be a case is what to say.
         Err(not_a_case) => match Totals::load(file) {
-            Ok(totals) => check_totals(file, &totals, traces),
+            Ok(totals) => check_totals(file, &totals, options.traces.as_deref()),
             Err(_) => Err(bad_input(not_a_case)),
         },
     }
 }
 
-fn check_case(case: &Case) -> Result<Verdict, Failure> {
+fn check_case(case: &Case, refuse: Option<u64>) -> Result<Verdict, Failure> {
     let name = case.case.clone();
-    match replay(case) {
-        Err(error @ servesim_scenarios::replay::ReplayError::Step { .. }) => {
+    let log = match refuse {
+        None => replay(case),
+        Some(seed) => replay_refusing(case, passes_of(case), seed),
+    };
+    match log {
+        Err(error @ (ReplayError::Step { .. } | ReplayError::TraceLeft { .. })) => {
             Ok(Verdict::Differs(name, error.to_string()))
         }
         Err(error) => Err(bad_input(anyhow::Error::from(error).context(name))),

@@ -263,13 +263,7 @@ impl Admit<'_> {
         self.verdict(budget)
     }
 
-    fn choose_extend(
-        &self,
-        request: RequestKey,
-        tokens: i64,
-        prefix: u32,
-        budget: &Budget,
-    ) -> Result<Extend, Verdict> {
+    fn choose_extend(&self, request: RequestKey, tokens: i64, prefix: u32, budget: &Budget) -> Result<Extend, Verdict> {
         let produced = self.requests.get(request).produced;
         let max_new = self.clip((self.max_new(request) - produced).max(0));
         let page = self.page();
@@ -393,9 +387,8 @@ impl Admit<'_> {
         let config = &self.cache.config;
         let mut candidates = bumpalo::collections::Vec::new_in(scratch);
         candidates.extend(self.running.rows().iter().copied().filter(|&row| self.requests.get(row).finish.is_none()));
-        candidates.sort_by_key(|&row| {
-            Reverse((preference(config, &self.requests, row), self.requests.get(row).queue_entry))
-        });
+        candidates
+            .sort_by_key(|&row| Reverse((preference(config, &self.requests, row), self.requests.get(row).queue_entry)));
         let progress = self.requests.get(request);
         let tested = i64::from(progress.tested_total) - i64::from(progress.tested_prefix);
         let mut missing = (tested + self.clip(self.max_new(request))) as f64 - self.total(budget);

@@ -41,8 +41,7 @@ impl Allocate<'_> {
         let rows = &self.batches.next.extend;
         let tokens: u64 = rows.iter().map(|row| u64::from(row.end - row.prefix)).sum();
         let spare = if page > 1 { rows.len() as u64 * u64::from(page) } else { 0 };
-        let pages: u64 =
-            rows.iter().map(|row| u64::from(row.end.div_ceil(page) - row.prefix.div_ceil(page))).sum();
+        let pages: u64 = rows.iter().map(|row| u64::from(row.end.div_ceil(page) - row.prefix.div_ceil(page))).sum();
         self.cache.make_room(tokens + spare);
         if pages > self.cache.pool.numbers.free_pages {
             let leader = rows[0].request;
@@ -114,6 +113,7 @@ impl Allocate<'_> {
     fn refuse(&mut self, leader: RequestKey, pages: u64) {
         self.plan.refusal = Some(Refusal::Error(StepError::PoolExhausted {
             tag: self.requests.spec(leader).tag,
+            request: leader,
             wanted_tokens: pages * u64::from(self.cache.config.page_size),
             free_tokens: self.cache.pool.free_tokens(),
         }));

@@ -51,7 +51,8 @@ impl Decode<'_> {
     fn update_running(&mut self, scratch: &Bump) {
         let rows = self.running.rows().len();
         if self.running.numbers.finished_rows > 0 {
-            self.running.leave_all(&mut self.requests, &mut self.cache.journal, |_, progress| progress.finish.is_some());
+            self.running
+                .leave_all(&mut self.requests, &mut self.cache.journal, |_, progress| progress.finish.is_some());
         }
         if self.running.rows().is_empty() {
             self.running.numbers.full = false;
@@ -85,6 +86,7 @@ impl Decode<'_> {
         if pages > self.cache.pool.numbers.free_pages {
             self.plan.refusal = Some(Refusal::Error(StepError::PoolExhausted {
                 tag: self.requests.spec(self.running.rows()[0]).tag,
+                request: self.running.rows()[0],
                 wanted_tokens: pages * u64::from(self.cache.config.page_size),
                 free_tokens: self.cache.pool.free_tokens(),
             }));

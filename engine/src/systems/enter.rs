@@ -158,10 +158,10 @@ fn displaced_by(config: &EngineConfig, requests: &Requests, queue: &Queue, newco
     if !config.enable_priority_scheduling {
         return None;
     }
-    let (at, worst) =
-        queue.iter().enumerate().max_by_key(|&(_, waiting)| {
-            (preference(config, requests, waiting), requests.get(waiting).queue_entry)
-        })?;
+    let (at, worst) = queue
+        .iter()
+        .enumerate()
+        .max_by_key(|&(_, waiting)| (preference(config, requests, waiting), requests.get(waiting).queue_entry))?;
     (preference(config, requests, newcomer) < preference(config, requests, worst)).then_some(at)
 }
 

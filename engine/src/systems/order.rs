@@ -209,7 +209,8 @@ impl Order<'_> {
             return;
         }
         running.sort_unstable();
-        let count = |key: &str| running.partition_point(|&other| other <= key) - running.partition_point(|&other| other < key);
+        let count =
+            |key: &str| running.partition_point(|&other| other <= key) - running.partition_point(|&other| other < key);
         self.queue.reorder(&mut self.cache.journal, |queue| {
             queue.sort_by_key(|&request| {
                 let key = key(request).unwrap_or("");

@@ -52,10 +52,11 @@ impl Price<'_> {
         match answer.and_then(|duration_ns| fits_clock(starts_ns, duration_ns)) {
             Ok(duration_ns) => self.plan.duration_ns = duration_ns,
             Err(error) => {
-                let batch = &self.batches.next;
-                let leader = batch.extend.first().map(|row| row.request).or(self.running.rows().first().copied());
-                let tag = leader.map(|request| self.requests.spec(request).tag);
-                self.plan.refusal = Some(Refusal::Error(StepError::Timing { mode: batch.mode, shape, tag, error }));
+                let mode = self.batches.next.mode;
+                let first = self.batches.next.extend.first().map(|row| row.request);
+                let request = first.unwrap_or_else(|| self.running.rows()[0]);
+                let tag = self.requests.spec(request).tag;
+                self.plan.refusal = Some(Refusal::Error(StepError::Timing { mode, shape, tag, request, error }));
             }
         }
     }
@@ -97,8 +98,7 @@ fn shape_of(batch: &Batch, requests: &Requests, running: &Running) -> PassShape 
         shape.decode_kv_tokens = running.committed_tokens();
     } else {
         shape.decode_rows = batch.mixed.len() as u32;
-        shape.decode_kv_tokens =
-            batch.mixed.iter().map(|&request| requests.get(request).committed as u64).sum();
+        shape.decode_kv_tokens = batch.mixed.iter().map(|&request| requests.get(request).committed as u64).sum();
     }
     shape
 }

@@ -46,8 +46,16 @@ pub const KINDS: [(&str, &[&str]); 7] = [
 ];
 
 const ALL_KINDS: [&str; 2] = ["kind", "limit"];
-const OTHER_KEYS: [&str; 7] =
-    ["name", "description", "seed", "timing.model", "timing.extend_ms", "timing.decode_ms", "output.dir"];
+const OTHER_KEYS: [&str; 8] = [
+    "name",
+    "description",
+    "seed",
+    "timing.model",
+    "timing.extend_ms",
+    "timing.decode_ms",
+    "timing.on_error",
+    "output.dir",
+];
 
 /// Whether a key names a table that a scenario can have.
 pub fn is_section(key: &str) -> bool {
