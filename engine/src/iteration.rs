@@ -2,7 +2,8 @@
 //!
 //! `enter → settle → order → admit → allocate → decode → price → commit → publish → observe`, and `undo` when `price` (or an
 //! allocation) refuses. All systems are chained: every order is explicit, and an ambiguity is an error at start-up. `enter`
-//! runs in a schedule of its own, before the transaction, and only when something was asked.
+//! runs in a schedule of its own, before the transaction, and only when something was asked. `stride` is another: it stands for
+//! many iterations in which a decode pass only counts.
 
 use bevy_ecs::prelude::{IntoScheduleConfigs, Resource, Schedule, World};
 use bevy_ecs::schedule::{LogLevel, ScheduleBuildSettings, ScheduleLabel};
@@ -16,7 +17,7 @@ use crate::requests::Requests;
 use crate::running::Running;
 use crate::systems::{
     admit::admit, allocate::allocate, commit::commit, decode::decode, enter::enter, observe::observe, order::order,
-    price::price, publish::publish, settle::settle, undo::undo,
+    price::price, publish::publish, settle::settle, stride::stride, undo::undo,
 };
 use crate::tree::Tree;
 
@@ -26,10 +27,14 @@ struct Enter;
 #[derive(ScheduleLabel, Clone, Debug, PartialEq, Eq, Hash)]
 struct Pass;
 
-/// The two schedules of a worker.
+#[derive(ScheduleLabel, Clone, Debug, PartialEq, Eq, Hash)]
+struct Stride;
+
+/// The schedules of a worker.
 pub(crate) struct Iteration {
     enter: Schedule,
     pass: Schedule,
+    stride: Schedule,
 }
 
 /// The mark of the open transaction.
@@ -65,7 +70,9 @@ impl Iteration {
         entering.add_systems(enter);
         let mut pass = schedule(Pass);
         pass.add_systems((settle, order, admit, allocate, decode, price, undo, commit, publish, observe).chain());
-        Iteration { enter: entering, pass }
+        let mut striding = schedule(Stride);
+        striding.add_systems(stride);
+        Iteration { enter: entering, pass, stride: striding }
     }
 
     /// Takes what was asked into the worker.
@@ -73,6 +80,12 @@ impl Iteration {
         if !world.resource::<Inbox>().asked.is_empty() {
             self.enter.run(world);
         }
+    }
+
+    /// Runs a stride of decode passes that only count. How many there were, if any, is in the record; whether the first one
+    /// was refused is in the plan.
+    pub(crate) fn stride(&mut self, world: &mut World) {
+        self.stride.run(world);
     }
 
     /// Runs one iteration. Whether it was refused is in the plan.

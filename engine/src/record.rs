@@ -35,15 +35,17 @@ pub struct Finished {
 /// One iteration. Lists are empty where nothing happened.
 #[derive(Resource, Debug, Default)]
 pub struct PassRecord {
-    /// The iteration's number, from 0.
+    /// The iteration's number, from 0; of a stride, that of its last pass.
     pub iteration: u64,
+    /// How many passes the record stands for: more than 1 only for a stride of quiet decode passes.
+    pub passes: u64,
     /// What ran.
     pub mode: BatchMode,
     /// The rows of an extend batch, without the decode rows of a mixed one.
     pub extend: Vec<ExtendRow>,
     /// The decode rows: of a decode batch, or behind the others in a mixed extend batch.
     pub decode_rows: u32,
-    /// How long the pass took, in simulated nanoseconds; 0 when idle.
+    /// How long the pass took, in simulated nanoseconds; 0 when idle. Of a stride, how far the clock moved.
     pub duration_ns: u64,
     /// Requests turned away, with the reason.
     pub rejected: Vec<(u64, Reject)>,
@@ -68,6 +70,7 @@ pub struct PassRecord {
 impl PassRecord {
     /// Empties the record for an iteration. What `enter` noted stays, since it belongs to the iteration that follows.
     pub(crate) fn reset(&mut self) {
+        self.passes = 1;
         self.mode = BatchMode::Idle;
         self.extend.clear();
         self.decode_rows = 0;

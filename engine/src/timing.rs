@@ -50,7 +50,8 @@ pub enum TimingError {
     },
 }
 
-/// A timing model. It is asked once a pass, before the pass is committed, and may refuse: then the pass is undone.
+/// A timing model. It is asked before a pass is committed, and may refuse: then the pass is undone. It should answer the same
+/// shape alike: a refused pass that is tried again is asked for again, and so is one that a stride stopped short of.
 pub trait TimingModel: Send + Sync {
     /// The duration of a pass in nanoseconds.
     ///

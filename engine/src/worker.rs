@@ -18,6 +18,7 @@ use crate::request::{RequestKey, RequestSpec};
 use crate::requests::Requests;
 use crate::results;
 use crate::running::Running;
+use crate::systems::stride::StrideLimits;
 use crate::timing::{Clock, PassShape, Timing, TimingError, TimingModel};
 use crate::tree::Tree;
 
@@ -116,6 +117,7 @@ impl Worker {
         world.init_resource::<Journal>();
         world.init_resource::<OpenMark>();
         world.init_resource::<Plan>();
+        world.init_resource::<StrideLimits>();
         world.init_resource::<PassRecord>();
         world.init_resource::<Clock>();
         Ok(Worker { world, iteration: Iteration::new() })
@@ -182,6 +184,23 @@ impl Worker {
         match self.world.resource_mut::<Plan>().refusal.take() {
             Some(Refusal::Error(error)) => Err(error),
             _ => Ok(self.record()),
+        }
+    }
+
+    /// Runs iterations until something happens: a stride of decode passes in which no row ends, nothing arrives or is
+    /// published and no memory runs short, or else one iteration. The record says how many passes it stands for. No pass of
+    /// a stride starts at or after `until_ns`, and there are at most `most` of them. Equal to as many single steps.
+    ///
+    /// # Errors
+    /// The first pass was refused and undone.
+    pub fn advance(&mut self, until_ns: u64, most: u64) -> Result<&PassRecord, StepError> {
+        self.forget_entered();
+        *self.world.resource_mut::<StrideLimits>() = StrideLimits { until_ns, passes: most };
+        self.iteration.stride(&mut self.world);
+        match self.world.resource_mut::<Plan>().refusal.take() {
+            Some(Refusal::Error(error)) => Err(error),
+            _ if self.record().passes > 0 => Ok(self.record()),
+            _ => self.step(),
         }
     }
 

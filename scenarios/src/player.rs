@@ -9,6 +9,9 @@ use servesim_engine::worker::{StepError, SubmitError, Worker};
 
 use crate::workload::{InputError, Job, Workload};
 
+/// The most passes of one stride, so that an observer hears of a long one in time.
+const LONGEST_STRIDE: u64 = 1 << 16;
+
 /// Idle iterations in a row after which a run with nothing left to do ends.
 const TRAILING_IDLE: u32 = 3;
 
@@ -95,6 +98,7 @@ pub struct Player {
     worker: Worker,
     workload: Box<dyn Workload>,
     pace: Pace,
+    longest_stride: u64,
     on_error: OnError,
     skipped: Vec<Skipped>,
     due: Vec<Job>,
@@ -119,6 +123,7 @@ impl Player {
             worker: Worker::new(config, timing)?,
             workload,
             pace,
+            longest_stride: LONGEST_STRIDE,
             on_error: OnError::Stop,
             skipped: Vec::new(),
             due: Vec::new(),
@@ -132,6 +137,12 @@ impl Player {
     /// Says what happens when a pass is refused.
     pub fn on_error(mut self, on_error: OnError) -> Player {
         self.on_error = on_error;
+        self
+    }
+
+    /// Limits strides to a number of passes; 0 steps every pass singly.
+    pub fn longest_stride(mut self, passes: u64) -> Player {
+        self.longest_stride = passes;
         self
     }
 
@@ -187,8 +198,12 @@ impl Player {
 
     /// One pass; a refused one is tried again without the request that leads it, where that is wanted.
     fn step(&mut self, now_ns: u64) -> Result<(), PlayError> {
+        let until_ns = match self.pace {
+            Pace::Model => self.workload.next_due_ns(self.worker.contents_mut())?.unwrap_or(u64::MAX),
+            Pace::FixedIteration(_) => 0,
+        };
         loop {
-            let Err(source) = self.worker.step() else { return Ok(()) };
+            let Err(source) = self.worker.advance(until_ns, self.longest_stride) else { return Ok(()) };
             if self.on_error == OnError::Stop {
                 return Err(PlayError::Step { now_ms: now_ns / 1_000_000, source });
             }

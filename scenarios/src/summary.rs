@@ -181,11 +181,11 @@ impl Tally {
     }
 
     fn add_pass(&mut self, record: &PassRecord) {
-        self.passes.total += 1;
+        self.passes.total += record.passes;
         match record.mode {
-            BatchMode::Idle => self.passes.idle += 1,
-            BatchMode::Decode => self.passes.decode += 1,
-            BatchMode::Extend => self.passes.extend += 1,
+            BatchMode::Idle => self.passes.idle += record.passes,
+            BatchMode::Decode => self.passes.decode += record.passes,
+            BatchMode::Extend => self.passes.extend += record.passes,
         }
         for row in &record.extend {
             self.tokens.computed += u64::from(row.end - row.prefix);

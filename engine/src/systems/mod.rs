@@ -10,4 +10,5 @@ pub(crate) mod order;
 pub(crate) mod price;
 pub(crate) mod publish;
 pub(crate) mod settle;
+pub(crate) mod stride;
 pub(crate) mod undo;

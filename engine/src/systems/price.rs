@@ -76,7 +76,8 @@ impl Price<'_> {
     }
 }
 
-fn fits_clock(starts_ns: u64, duration_ns: u64) -> Result<u64, TimingError> {
+/// The duration, unless the clock would overflow.
+pub(crate) fn fits_clock(starts_ns: u64, duration_ns: u64) -> Result<u64, TimingError> {
     match starts_ns.checked_add(duration_ns) {
         Some(_) => Ok(duration_ns),
         None => Err(TimingError::ClockOverflow { now_ns: starts_ns, duration_ns }),
