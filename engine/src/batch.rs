@@ -1,7 +1,5 @@
 //! The batch that an iteration chooses, and the one before it.
 
-use bevy_ecs::resource::Resource;
-
 use crate::request::RequestKey;
 
 /// What a batch does.
@@ -64,7 +62,7 @@ impl Batch {
 }
 
 /// The batch being chosen and the one of the last iteration.
-#[derive(Resource, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Batches {
     pub(crate) next: Batch,
     pub(crate) last: Batch,
@@ -97,7 +95,7 @@ pub struct Peek {
 }
 
 /// What the systems of an iteration tell each other before a batch is complete.
-#[derive(Resource, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// Whether the pass is only looked at.
     pub(crate) peeking: bool,

@@ -2,8 +2,7 @@
 //!
 //! Reads the content and the settings; writes the tree, the pool, the event queue and, while one is open, the journal.
 
-use bevy_ecs::prelude::{Res, ResMut};
-use bevy_ecs::system::SystemParam;
+use bevy_ecs::resource::Resource;
 use slotmap::Key;
 
 use crate::config::EngineConfig;
@@ -15,15 +14,15 @@ use crate::request::RequestKey;
 use crate::requests::{Progress, Requests};
 use crate::tree::{NodeKey, Tree};
 
-/// The stores that make up the cache, for a system that works on them together.
-#[derive(SystemParam)]
-pub(crate) struct Cache<'w> {
-    pub(crate) config: Res<'w, EngineConfig>,
-    pub(crate) contents: ResMut<'w, Contents>,
-    pub(crate) tree: ResMut<'w, Tree>,
-    pub(crate) pool: ResMut<'w, Pool>,
-    pub(crate) events: ResMut<'w, EventQueue>,
-    pub(crate) journal: ResMut<'w, Journal>,
+/// The stores that make up the cache, with the settings that rule them.
+#[derive(Resource, Debug)]
+pub(crate) struct Cache {
+    pub(crate) config: EngineConfig,
+    pub(crate) contents: Contents,
+    pub(crate) tree: Tree,
+    pub(crate) pool: Pool,
+    pub(crate) events: EventQueue,
+    pub(crate) journal: Journal,
 }
 
 /// What is inserted, and for whom.
@@ -38,7 +37,20 @@ struct Insert {
     protected: u32,
 }
 
-impl Cache<'_> {
+impl Cache {
+    /// An empty cache.
+    pub(crate) fn new(config: &EngineConfig) -> Cache {
+        let pages = config.pool_tokens() / u64::from(config.page_size);
+        Cache {
+            config: config.clone(),
+            contents: Contents::default(),
+            tree: Tree::new(config),
+            pool: Pool::new(config.page_size, pages),
+            events: EventQueue::new(!config.disable_radix_cache, config.page_size),
+            journal: Journal::default(),
+        }
+    }
+
     fn floor(&self, tokens: u32) -> u32 {
         tokens - tokens % self.config.page_size
     }
@@ -133,7 +145,7 @@ impl Cache<'_> {
         let insert = Insert {
             stream: requests.spec(request).content,
             tokens,
-            priority: i64::from(requests.spec(request).priority.unwrap_or(0)),
+            priority: requests.tree_priority(&self.config, request),
             counts_hit,
             protected: progress.protected,
         };
@@ -159,7 +171,7 @@ impl Cache<'_> {
         let tokens = self.floor(committed);
         if self.enabled() && tokens > 0 {
             let spec = requests.spec(request);
-            let priority = i64::from(spec.priority.unwrap_or(0));
+            let priority = requests.tree_priority(&self.config, request);
             let prompt = self.floor(spec.prompt_tokens);
             let insert =
                 Insert { stream: spec.content, tokens, priority, counts_hit: true, protected: progress.protected };

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use bevy_ecs::prelude::World;
-
 use crate::batch::Batches;
+use crate::cache::Cache;
 use crate::config::EngineConfig;
 use crate::content::Contents;
 use crate::events::EventQueue;
@@ -14,6 +13,7 @@ use crate::queue::Queue;
 use crate::request::RequestKey;
 use crate::requests::{Progress, Requests, State};
 use crate::running::Running;
+use crate::scheduler::Scheduler;
 use crate::tree::{NodeKey, Tree};
 
 /// An invariant that does not hold.
@@ -49,18 +49,10 @@ struct Stores<'w> {
 }
 
 /// Checks every invariant.
-pub(crate) fn check(world: &World) -> Checked {
-    let stores = Stores {
-        config: world.resource(),
-        contents: world.resource(),
-        pool: world.resource(),
-        tree: world.resource(),
-        requests: world.resource(),
-        running: world.resource(),
-        queue: world.resource(),
-        events: world.resource(),
-        batches: world.resource(),
-    };
+pub(crate) fn check(cache: &Cache, scheduler: &Scheduler) -> Checked {
+    let Cache { config, contents, tree, pool, events, .. } = cache;
+    let Scheduler { requests, queue, running, batches, .. } = scheduler;
+    let stores = Stores { config, contents, pool, tree, requests, running, queue, events, batches };
     stores.pool_is_whole()?;
     stores.pages_have_owners()?;
     stores.tree_is_linked()?;

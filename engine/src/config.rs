@@ -1,6 +1,5 @@
 //! The settings of a worker, with SGLang's flag names and defaults.
 
-use bevy_ecs::resource::Resource;
 use serde::{Deserialize, Serialize};
 
 /// In which order waiting requests are tried for admission (`--schedule-policy`).
@@ -129,7 +128,7 @@ pub enum Role {
 }
 
 /// The settings of one worker. Names and defaults are SGLang's; sizes are in tokens unless they say otherwise.
-#[derive(Resource, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineConfig {
     /// What the worker does with a request.

@@ -6,7 +6,6 @@
 
 use std::cmp::min;
 
-use bevy_ecs::resource::Resource;
 use serde::{Deserialize, Serialize};
 use slotmap::{SlotMap, new_key_type};
 
@@ -81,7 +80,7 @@ struct Stream {
 pub const MAX_STREAM_TOKENS: u32 = 1 << 31;
 
 /// All content streams of a worker. Reads nothing else; the tree, the requests and the workload hold references.
-#[derive(Resource, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Contents {
     streams: SlotMap<StreamKey, Stream>,
     /// Emptied piece lists, kept so that a new stream allocates nothing once warm.

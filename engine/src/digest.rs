@@ -5,19 +5,12 @@
 
 use std::hash::{Hash, Hasher};
 
-use bevy_ecs::prelude::World;
-
-use crate::batch::Batches;
-use crate::content::{Contents, mix};
-use crate::events::EventQueue;
+use crate::cache::Cache;
+use crate::content::mix;
+use crate::iteration::Pass;
 use crate::leaves::NOT_A_CANDIDATE;
-use crate::pool::Pool;
-use crate::queue::{Held, Inbox, Queue};
-use crate::ratio::NewTokenRatio;
-use crate::requests::Requests;
-use crate::running::Running;
-use crate::timing::Clock;
-use crate::tree::{Node, Tree};
+use crate::scheduler::Scheduler;
+use crate::tree::Node;
 
 /// A hasher without a seed.
 #[derive(Default)]
@@ -57,14 +50,10 @@ fn visible(node: &Node) -> impl Hash {
     ((stream, start, end, parent, run), (guards, children, leaf_position == NOT_A_CANDIDATE, touch, own_tick))
 }
 
-/// The digest of a worker's world.
-pub(crate) fn digest(world: &World) -> u64 {
-    let pool = world.resource::<Pool>();
-    let tree = world.resource::<Tree>();
-    let requests = world.resource::<Requests>();
-    let queue = world.resource::<Queue>();
-    let running = world.resource::<Running>();
-    let batches = world.resource::<Batches>();
+/// The digest of a worker's stores.
+pub(crate) fn digest(cache: &Cache, scheduler: &Scheduler, pass: &Pass) -> u64 {
+    let Cache { pool, tree, events, contents, .. } = cache;
+    let Scheduler { inbox, requests, queue, running, batches, held } = scheduler;
     let mut fold = Fold::default();
     (pool.numbers, sum(pool.runs().map(hash))).hash(&mut fold);
     (tree.numbers, sum(tree.iter().map(|(key, node)| hash((key, visible(node), tree.stats(key)))))).hash(&mut fold);
@@ -72,12 +61,8 @@ pub(crate) fn digest(world: &World) -> u64 {
     (sum(requests.iter().map(hash)), requests.ended()).hash(&mut fold);
     (queue.numbers, queue.iter().collect::<Vec<_>>()).hash(&mut fold);
     (running.numbers, running.rows(), running.residues()).hash(&mut fold);
-    (&batches.last, batches.next.number).hash(&mut fold);
-    world.resource::<EventQueue>().hash(&mut fold);
-    world.resource::<NewTokenRatio>().bits().hash(&mut fold);
-    world.resource::<Clock>().hash(&mut fold);
-    world.resource::<Held>().requests.hash(&mut fold);
-    world.resource::<Inbox>().asked.hash(&mut fold);
-    sum(world.resource::<Contents>().held().map(hash)).hash(&mut fold);
+    (&batches.last, batches.next.number, events).hash(&mut fold);
+    (pass.ratio.bits(), pass.clock, &held.requests, &inbox.asked).hash(&mut fold);
+    sum(contents.held().map(hash)).hash(&mut fold);
     fold.finish()
 }

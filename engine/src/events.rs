@@ -2,7 +2,6 @@
 //!
 //! An event is a number of blocks, whatever the page size: queueing, merging and counting cost O(1).
 
-use bevy_ecs::resource::Resource;
 use slotmap::Key;
 
 use crate::content::Contents;
@@ -88,7 +87,7 @@ struct Queued {
 }
 
 /// The events that wait for publication.
-#[derive(Resource, Debug, Hash)]
+#[derive(Debug, Hash)]
 pub struct EventQueue {
     enabled: bool,
     page_size: u32,

@@ -7,8 +7,6 @@
 //! What is a single number in a store (free pages, clocks, latches) is not an entry of its own: the stores keep such numbers
 //! together in one small struct each, and the mark that opens a transaction holds their values.
 
-use bevy_ecs::resource::Resource;
-
 use crate::pool::{PageRun, PoolNumbers, RunKey};
 use crate::queue::QueueNumbers;
 use crate::ratio::NewTokenRatio;
@@ -108,7 +106,7 @@ pub(crate) struct Mark {
 }
 
 /// The list of changes of the open transaction.
-#[derive(Resource, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Journal {
     ops: Vec<Op>,
     saved_progress: Vec<Progress>,

@@ -18,6 +18,7 @@ pub mod request;
 pub mod requests;
 mod results;
 pub mod running;
+mod scheduler;
 mod systems;
 pub mod timing;
 pub mod tree;

@@ -4,7 +4,6 @@
 //! not kept, since nothing that can be seen depends on it. A running request takes its decode pages through a common count,
 //! `decoding_pages`; they join its own run when it leaves the batch. Always: free + decoding + all runs = the pool.
 
-use bevy_ecs::resource::Resource;
 use slotmap::{Key, SlotMap, new_key_type};
 
 use crate::journal::{Journal, Op};
@@ -40,7 +39,7 @@ pub(crate) struct PoolNumbers {
 }
 
 /// The KV pool of a worker.
-#[derive(Resource, Debug)]
+#[derive(Debug)]
 pub struct Pool {
     page_size: u32,
     total_pages: u64,

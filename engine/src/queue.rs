@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use bevy_ecs::resource::Resource;
-
 use crate::journal::{Journal, Op};
 use crate::request::RequestKey;
 
@@ -17,7 +15,7 @@ pub(crate) struct QueueNumbers {
 }
 
 /// The waiting queue of a worker.
-#[derive(Resource, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Queue {
     waiting: VecDeque<RequestKey>,
     pub(crate) numbers: QueueNumbers,
@@ -110,13 +108,13 @@ pub(crate) enum Asked {
 }
 
 /// What was asked since the last iteration, in order.
-#[derive(Resource, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Inbox {
     pub(crate) asked: Vec<Asked>,
 }
 
 /// Requests of a prefill-role worker whose transfer runs, in the order in which they were held.
-#[derive(Resource, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Held {
     pub(crate) requests: Vec<RequestKey>,
 }

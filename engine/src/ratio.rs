@@ -1,12 +1,10 @@
 //! The new-token ratio: how much of their `max_new_tokens` running requests are expected to use.
 
-use bevy_ecs::resource::Resource;
-
 use crate::config::EngineConfig;
 
 /// The ratio with its bounds (`behaviour.md` section 5). Decayed by repeated subtraction, so that it equals the reference bit
 /// for bit.
-#[derive(Resource, Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NewTokenRatio {
     start: f64,
     floor: f64,

@@ -1,7 +1,5 @@
 //! What an iteration did, as the caller reads it.
 
-use bevy_ecs::resource::Resource;
-
 use crate::batch::{BatchMode, ExtendRow};
 use crate::events::Published;
 use crate::request::{Finish, Reject, RequestKey};
@@ -33,7 +31,7 @@ pub struct Finished {
 }
 
 /// One iteration. Lists are empty where nothing happened.
-#[derive(Resource, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct PassRecord {
     /// The iteration's number, from 0; of a stride, that of its last pass.
     pub iteration: u64,

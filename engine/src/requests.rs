@@ -1,12 +1,15 @@
 //! The requests in the worker: what was asked (a column that never changes) and how far each has come.
 
-use bevy_ecs::resource::Resource;
 use slotmap::{Key, SecondaryMap, SlotMap};
 
+use crate::config::EngineConfig;
 use crate::journal::Journal;
 use crate::pool::RunKey;
 use crate::request::{Finish, RequestKey, RequestSpec, Transfer};
 use crate::tree::NodeKey;
+
+/// Stands for a missing priority: beyond every priority that can be given, and far enough for any threshold.
+pub(crate) const LEAST_PREFERRED: i64 = 1 << 40;
 
 /// Where a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,7 +116,7 @@ impl Progress {
 }
 
 /// All requests of a worker.
-#[derive(Resource, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Requests {
     progress: SlotMap<RequestKey, Progress>,
     specs: SecondaryMap<RequestKey, RequestSpec>,
@@ -166,6 +169,17 @@ impl Requests {
         let progress = &self.progress[request];
         debug_assert!(!progress.joined);
         self.specs[request].prompt_tokens + progress.produced as u32
+    }
+
+    /// The priority that nodes get from a request's inserts. Under priority scheduling a request without one has the least
+    /// preferred there is; else it counts as 0.
+    pub(crate) fn tree_priority(&self, config: &EngineConfig, request: RequestKey) -> i64 {
+        match self.specs[request].priority {
+            Some(priority) => i64::from(priority),
+            None if !config.enable_priority_scheduling => 0,
+            None if config.schedule_low_priority_values_first => LEAST_PREFERRED,
+            None => -LEAST_PREFERRED,
+        }
     }
 
     /// The produced length at which a request ends by itself.

@@ -4,8 +4,6 @@
 //! launch clock, its `produced` from the result clock, and a row's end is a value of the result clock. Which rows need a page
 //! at the next pass is read from a histogram of their lengths modulo the page size. A pass costs O(1) whatever the batch.
 
-use bevy_ecs::resource::Resource;
-
 use crate::journal::{Journal, Op};
 use crate::request::RequestKey;
 use crate::requests::{Progress, Requests};
@@ -42,7 +40,7 @@ pub(crate) struct RunningNumbers {
 }
 
 /// The running batch of a worker.
-#[derive(Resource, Debug)]
+#[derive(Debug)]
 pub struct Running {
     rows: Vec<RequestKey>,
     page_size: i64,

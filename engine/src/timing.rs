@@ -105,7 +105,7 @@ pub(crate) struct Timing {
 }
 
 /// The simulated clock, in nanoseconds from the start of the run, and the iteration counter.
-#[derive(Resource, Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Clock {
     /// Now. Never goes back. Under the overlap schedule a pass ends, and the clock moves to its end, in the iteration that
     /// takes its results: the one after it was launched.

@@ -11,7 +11,6 @@
 //!
 //! Hits, priority and branch history change on every node of a walk. They are kept only for the policies that read them.
 
-use bevy_ecs::resource::Resource;
 use hashbrown::HashTable;
 use slotmap::{Key, SecondaryMap, SlotMap, new_key_type};
 
@@ -100,7 +99,7 @@ pub struct TreeWork {
 }
 
 /// The radix tree of a worker.
-#[derive(Resource, Debug)]
+#[derive(Debug)]
 pub struct Tree {
     page_size: u32,
     policy: EvictionPolicy,

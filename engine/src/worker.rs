@@ -2,22 +2,20 @@
 
 use bevy_ecs::prelude::World;
 
-use crate::batch::{BatchMode, Batches, Peek, Plan, Refusal};
+use crate::batch::{BatchMode, Peek, Refusal};
+use crate::cache::Cache;
 use crate::check::{self, Violation};
 use crate::config::{ConfigError, EngineConfig, Role};
 use crate::content::Contents;
 use crate::digest;
-use crate::events::EventQueue;
-use crate::iteration::{Iteration, OpenMark};
+use crate::iteration::{Iteration, Pass};
 use crate::journal::Journal;
 use crate::pool::Pool;
-use crate::queue::{Asked, Held, Inbox, Queue};
-use crate::ratio::NewTokenRatio;
+use crate::queue::Asked;
 use crate::record::PassRecord;
 use crate::request::{RequestKey, RequestSpec};
-use crate::requests::Requests;
 use crate::results;
-use crate::running::Running;
+use crate::scheduler::Scheduler;
 use crate::systems::stride::StrideLimits;
 use crate::timing::{Clock, PassShape, Timing, TimingError, TimingModel};
 use crate::tree::Tree;
@@ -98,44 +96,51 @@ impl Worker {
     pub fn new(config: EngineConfig, timing: Box<dyn TimingModel>) -> Result<Worker, ConfigError> {
         config.validate()?;
         let mut world = World::new();
-        let pages = config.pool_tokens() / u64::from(config.page_size);
-        world.insert_resource(Pool::new(config.page_size, pages));
-        world.insert_resource(Tree::new(&config));
-        world.insert_resource(Running::new(config.page_size, config.max_running_requests));
-        world.insert_resource(NewTokenRatio::new(&config));
-        world.insert_resource(EventQueue::new(!config.disable_radix_cache, config.page_size));
+        world.insert_resource(Cache::new(&config));
+        world.insert_resource(Scheduler::new(&config));
+        world.insert_resource(Pass::new(&config));
         world.insert_resource(Timing { model: timing });
-        world.insert_resource(config);
-        let mut batches = Batches::default();
-        batches.next.reset(1);
-        world.insert_resource(batches);
-        world.init_resource::<Contents>();
-        world.init_resource::<Requests>();
-        world.init_resource::<Queue>();
-        world.init_resource::<Held>();
-        world.init_resource::<Inbox>();
-        world.init_resource::<Journal>();
-        world.init_resource::<OpenMark>();
-        world.init_resource::<Plan>();
         world.init_resource::<StrideLimits>();
-        world.init_resource::<PassRecord>();
-        world.init_resource::<Clock>();
         Ok(Worker { world, iteration: Iteration::new() })
+    }
+
+    fn cache(&self) -> &Cache {
+        self.world.resource()
+    }
+
+    fn cache_mut(&mut self) -> &mut Cache {
+        self.world.resource_mut::<Cache>().into_inner()
+    }
+
+    fn scheduler(&self) -> &Scheduler {
+        self.world.resource()
+    }
+
+    fn scheduler_mut(&mut self) -> &mut Scheduler {
+        self.world.resource_mut::<Scheduler>().into_inner()
+    }
+
+    fn pass(&self) -> &Pass {
+        self.world.resource()
+    }
+
+    fn pass_mut(&mut self) -> &mut Pass {
+        self.world.resource_mut::<Pass>().into_inner()
     }
 
     /// The settings.
     pub fn config(&self) -> &EngineConfig {
-        self.world.resource()
+        &self.cache().config
     }
 
     /// The content streams, for reading.
     pub fn contents(&self) -> &Contents {
-        self.world.resource()
+        &self.cache().contents
     }
 
     /// The content streams, for a workload that makes and extends them.
     pub fn contents_mut(&mut self) -> &mut Contents {
-        self.world.resource_mut::<Contents>().into_inner()
+        &mut self.cache_mut().contents
     }
 
     /// Hands a request to the worker. It enters at the start of the next iteration; whether it was turned away then is in
@@ -149,7 +154,7 @@ impl Worker {
         }
         check_lengths(&spec, self.contents().len(spec.content))?;
         self.contents_mut().retain(spec.content);
-        let request = self.world.resource_mut::<Requests>().add(spec);
+        let request = self.scheduler_mut().requests.add(spec);
         self.ask(Asked::Submit(request));
         Ok(request)
     }
@@ -165,7 +170,7 @@ impl Worker {
     }
 
     fn ask(&mut self, asked: Asked) {
-        self.world.resource_mut::<Inbox>().asked.push(asked);
+        self.scheduler_mut().inbox.asked.push(asked);
     }
 
     /// Takes what was asked into the worker without running a pass. [`Worker::step`] does so by itself.
@@ -181,7 +186,7 @@ impl Worker {
     pub fn step(&mut self) -> Result<&PassRecord, StepError> {
         self.forget_entered();
         self.iteration.run(&mut self.world);
-        match self.world.resource_mut::<Plan>().refusal.take() {
+        match self.pass_mut().plan.refusal.take() {
             Some(Refusal::Error(error)) => Err(error),
             _ => Ok(self.record()),
         }
@@ -197,7 +202,7 @@ impl Worker {
         self.forget_entered();
         *self.world.resource_mut::<StrideLimits>() = StrideLimits { until_ns, passes: most };
         self.iteration.stride(&mut self.world);
-        match self.world.resource_mut::<Plan>().refusal.take() {
+        match self.pass_mut().plan.refusal.take() {
             Some(Refusal::Error(error)) => Err(error),
             _ if self.record().passes > 0 => Ok(self.record()),
             _ => self.step(),
@@ -210,9 +215,9 @@ impl Worker {
     /// The pool could not hold the pass.
     pub fn peek(&mut self) -> Result<Peek, StepError> {
         self.forget_entered();
-        self.world.resource_mut::<Plan>().peeking = true;
+        self.pass_mut().plan.peeking = true;
         self.iteration.run(&mut self.world);
-        let plan = self.world.resource_mut::<Plan>().into_inner();
+        let plan = &mut self.pass_mut().plan;
         plan.peeking = false;
         match plan.refusal.take() {
             Some(Refusal::Error(error)) => Err(error),
@@ -234,7 +239,7 @@ impl Worker {
 
     /// A digest of all state that a later pass can see. Equal before a refused pass and after it.
     pub fn digest(&self) -> u64 {
-        digest::digest(&self.world)
+        digest::digest(self.cache(), self.scheduler(), self.pass())
     }
 
     /// Checks every invariant from scratch, at a cost that grows with the cache.
@@ -242,12 +247,12 @@ impl Worker {
     /// # Errors
     /// The first one that does not hold.
     pub fn check(&self) -> Result<(), Violation> {
-        check::check(&self.world)
+        check::check(self.cache(), self.scheduler())
     }
 
     /// What `enter` noted belongs to one committed record only.
     fn forget_entered(&mut self) {
-        let record = self.world.resource_mut::<PassRecord>().into_inner();
+        let record = &mut self.pass_mut().record;
         if std::mem::take(&mut record.committed) {
             record.rejected.clear();
             record.dropped.clear();
@@ -256,67 +261,67 @@ impl Worker {
 
     /// The record of the last iteration.
     pub fn record(&self) -> &PassRecord {
-        self.world.resource()
+        &self.pass().record
     }
 
     /// The clock.
     pub fn clock(&self) -> Clock {
-        *self.world.resource()
+        self.pass().clock
     }
 
     /// Moves the clock forward to a time at which something will arrive. A time that has passed changes nothing.
     pub fn advance_clock(&mut self, to_ns: u64) {
-        let mut clock = self.world.resource_mut::<Clock>();
+        let clock = &mut self.pass_mut().clock;
         clock.now_ns = clock.now_ns.max(to_ns);
     }
 
     /// The requests that wait, in order.
     pub fn waiting(&self) -> impl ExactSizeIterator<Item = RequestKey> + '_ {
-        self.world.resource::<Queue>().iter()
+        self.scheduler().queue.iter()
     }
 
     /// The rows of the running batch in order: those of the last pass if it was a decode pass.
     pub fn running(&self) -> &[RequestKey] {
-        self.world.resource::<Running>().rows()
+        self.scheduler().running.rows()
     }
 
     /// The decode rows of the last pass if it was a mixed extend batch.
     pub fn mixed(&self) -> &[RequestKey] {
-        &self.world.resource::<Batches>().last.mixed
+        &self.scheduler().batches.last.mixed
     }
 
     /// The requests held by a prefill-role worker.
     pub fn held(&self) -> &[RequestKey] {
-        &self.world.resource::<Held>().requests
+        &self.scheduler().held.requests
     }
 
     /// The tag of a request that is still known.
     pub fn tag(&self, request: RequestKey) -> Option<u64> {
-        let requests = self.world.resource::<Requests>();
+        let requests = &self.scheduler().requests;
         requests.knows(request).then(|| requests.spec(request).tag)
     }
 
     /// The tree, for its sizes.
     pub fn tree(&self) -> &Tree {
-        self.world.resource()
+        &self.cache().tree
     }
 
     /// The pool, for its sizes.
     pub fn pool(&self) -> &Pool {
-        self.world.resource()
+        &self.cache().pool
     }
 
     /// The journal, for its counts.
     pub fn journal(&self) -> &Journal {
-        self.world.resource()
+        &self.cache().journal
     }
 
     /// Whether requests wait while nothing is under way that could ever let them in: the batch is latched full though no row
     /// runs, no chunk pends, nothing is held, no results are to come. Another iteration without an arrival would do the same
     /// again.
     pub fn is_stuck(&self) -> bool {
-        let batches = self.world.resource::<Batches>();
-        let running = self.world.resource::<Running>();
+        let batches = &self.scheduler().batches;
+        let running = &self.scheduler().running;
         let overlap = !self.config().disable_overlap_schedule;
         let quiet = batches.last.mode == BatchMode::Idle && !results::pending(batches, overlap);
         quiet
@@ -326,14 +331,14 @@ impl Worker {
             && running.numbers.prefill_defer == 0
             && self.held().is_empty()
             && self.waiting().len() > 0
-            && self.world.resource::<Inbox>().asked.is_empty()
+            && self.scheduler().inbox.asked.is_empty()
     }
 
     /// Who holds what, in words, for the error of a worker that can make no progress.
     pub fn describe_holders(&self) -> String {
         let (pool, tree) = (self.pool(), self.tree());
-        let requests = self.world.resource::<Requests>();
-        let running = self.world.resource::<Running>();
+        let requests = &self.scheduler().requests;
+        let running = &self.scheduler().running;
         let mut text = format!(
             "pool {} tokens, free {}, evictable {}, protected {}",
             pool.total_tokens(),

@@ -11,7 +11,7 @@ use servesim_engine::check::Violation;
 use servesim_engine::config::{
     EngineConfig, EvictionPolicy, EvictionPolicyConfig, RetractionPolicy, Role, SchedulePolicy,
 };
-use servesim_engine::content::{ContentError, Run};
+use servesim_engine::content::{ContentError, MAX_STREAM_TOKENS, Run};
 use servesim_engine::events::{Event, EventKind};
 use servesim_engine::record::{Finished, PassRecord};
 use servesim_engine::request::{RequestKey, RequestSpec, Transfer};
@@ -80,7 +80,7 @@ pub enum ReplayError {
 }
 
 /// Finds a named value, or says which names are known.
-fn named<T: Copy>(names: &[(&str, T)], field: &str, found: &str) -> Result<T, ReplayError> {
+pub(crate) fn named<T: Copy>(names: &[(&str, T)], field: &str, found: &str) -> Result<T, ReplayError> {
     names.iter().find(|(name, _)| *name == found).map(|&(_, value)| value).ok_or_else(|| ReplayError::Config {
         field: field.to_owned(),
         found: found.to_owned(),
@@ -312,22 +312,28 @@ impl<'c> Player<'c> {
 
     fn submit(&mut self, request: &'c CaseRequest) -> Result<u64, ReplayError> {
         let rid = || request.rid.clone();
+        let (prompt_tokens, output_tokens) = (tokens(&request.input), tokens(&request.output));
+        let max_new_tokens = self.most_new_tokens(request);
+        let missing = u64::from(max_new_tokens).saturating_sub(output_tokens);
+        let held = prompt_tokens + output_tokens + missing;
+        if held > u64::from(MAX_STREAM_TOKENS) {
+            return Err(ReplayError::Content { rid: rid(), source: ContentError::TooLong { tokens: held } });
+        }
         let contents = self.worker.contents_mut();
         let namespace = contents.namespace(request.extra_key.as_deref());
         let stream = contents.create(namespace);
-        let missing = (request.max_new_tokens as usize).saturating_sub(tokens(&request.output) as usize);
-        let filler = std::iter::repeat_n(Run { first: FILLER_TOKEN, count: 1 }, missing);
+        let filler = std::iter::repeat_n(Run { first: FILLER_TOKEN, count: 1 }, missing as usize);
         for run in request.input.iter().chain(&request.output).copied().chain(filler) {
             contents.append(stream, run).map_err(|source| ReplayError::Content { rid: rid(), source })?;
         }
         let tag = self.names.binary_search(&request.rid.as_str()).unwrap_or_default() as u64;
         let spec = RequestSpec {
-            max_new_tokens: request.max_new_tokens,
+            max_new_tokens,
             stop_at_end: request.stop_at_end.unwrap_or(false),
             priority: request.priority.map(|priority| priority.clamp(i32::MIN.into(), i32::MAX.into()) as i32),
             routing_key: request.routing_key.as_deref().map(Into::into),
             transfer: Transfer::Iterations(request.hold.unwrap_or(5)),
-            ..RequestSpec::new(tag, stream, tokens(&request.input), tokens(&request.output))
+            ..RequestSpec::new(tag, stream, prompt_tokens as u32, output_tokens as u32)
         };
         let key = self.worker.submit(spec).map_err(|source| ReplayError::Request { rid: rid(), source })?;
         self.worker.contents_mut().release(stream);
@@ -335,6 +341,14 @@ impl<'c> Player<'c> {
         self.submission[tag as usize] = self.submissions;
         self.submissions += 1;
         Ok(tag)
+    }
+
+    /// The most tokens that a request may produce. The checks at entry cut it below the context length, so that a log's way to
+    /// say "no limit" needs no content for all of it.
+    fn most_new_tokens(&self, request: &CaseRequest) -> u32 {
+        let config = self.worker.config();
+        let most = if config.entry_checks { config.context_length } else { u32::MAX };
+        request.max_new_tokens.min(most)
     }
 
     fn cancel_due(&mut self, pass: u64) -> Vec<String> {
@@ -468,8 +482,8 @@ fn event_log(event: &Event, page_size: u32) -> EventLog {
     }
 }
 
-fn tokens(runs: &[Run]) -> u32 {
-    runs.iter().map(|run| run.count).sum()
+fn tokens(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| u64::from(run.count)).sum()
 }
 
 /// All request names, sorted.

@@ -8,6 +8,7 @@ use servesim_engine::timing::Constant;
 
 use crate::case::{CaseError, read_maybe_gzip};
 use crate::player::{Pace, PlayError, Player};
+use crate::replay::{ReplayError, named};
 use crate::summary::{EventCounts, Summary, Tally};
 use crate::trace::sessions::SessionTable;
 use crate::workload::lanes::{InTurn, Lanes};
@@ -141,6 +142,9 @@ pub enum TotalsError {
     /// The file is not one of totals, or cannot be read.
     #[error(transparent)]
     File(#[from] CaseError),
+    /// A setting that the engine does not know.
+    #[error(transparent)]
+    Setting(#[from] ReplayError),
     /// The run did not come to its end.
     #[error(transparent)]
     Play(#[from] PlayError),
@@ -157,10 +161,12 @@ impl Totals {
     }
 
     /// The engine settings of the run.
-    pub fn engine(&self) -> EngineConfig {
+    ///
+    /// # Errors
+    /// A schedule policy that is not known.
+    pub fn engine(&self) -> Result<EngineConfig, ReplayError> {
         let config = &self.config;
-        let policy = SchedulePolicy::NAMES.iter().find(|(name, _)| *name == config.schedule_policy);
-        EngineConfig {
+        Ok(EngineConfig {
             page_size: config.page_size,
             max_total_tokens: config.kv_tokens,
             disable_overlap_schedule: !config.overlap,
@@ -168,10 +174,10 @@ impl Totals {
             max_prefill_tokens: config.max_prefill_tokens,
             max_running_requests: config.max_running_requests,
             context_length: config.max_context_len,
-            schedule_policy: policy.map(|&(_, policy)| policy).unwrap_or_default(),
+            schedule_policy: named(&SchedulePolicy::NAMES, "schedule_policy", &config.schedule_policy)?,
             decode_log_interval: config.decode_log_interval,
             ..EngineConfig::default()
-        }
+        })
     }
 
     /// The workload: the session trace, in `folder`, in closed loop by lane.
@@ -193,7 +199,7 @@ impl Totals {
         // The clock is the recorder's: time passes by iterations, so the model has nothing to add.
         let timing = Box::new(Constant { extend_ns: 0, decode_ns: 0 });
         let pace = Pace::FixedIteration(ITERATION_NS);
-        let mut player = Player::new(self.engine(), timing, workload, pace).map_err(PlayError::from)?;
+        let mut player = Player::new(self.engine()?, timing, workload, pace).map_err(PlayError::from)?;
         let mut tally = Tally::default();
         player.run(|played| tally.add(played))?;
         Ok(Sums::of(&tally.summary()))

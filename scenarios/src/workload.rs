@@ -87,13 +87,14 @@ impl<W: Workload + ?Sized> Workload for Box<W> {
     }
 }
 
-/// A row of a trace or scenario that cannot be used. Shown as `file:line: field: found ..., expected ...`.
+/// A row of a trace or scenario that cannot be used. Shown as `file:line: field: found ..., expected ...`, without the line
+/// where there is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {field}: found {found}, expected {expected}")]
+#[error("{}: {field}: found {found}, expected {expected}", place(file, *line))]
 pub struct InputError {
     /// The file, as the user named it.
     pub file: String,
-    /// Line number from 1.
+    /// Line number from 1; 0 where there is none.
     pub line: u64,
     /// The field, dotted where it is nested.
     pub field: String,
@@ -101,4 +102,8 @@ pub struct InputError {
     pub found: String,
     /// What would be right.
     pub expected: String,
+}
+
+fn place(file: &str, line: u64) -> String {
+    if line == 0 { file.to_owned() } else { format!("{file}:{line}") }
 }

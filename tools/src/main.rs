@@ -9,6 +9,7 @@ mod source;
 mod trace;
 mod verify;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -42,6 +43,23 @@ fn main() -> ExitCode {
 }
 
 fn say(error: &anyhow::Error, code: u8) -> ExitCode {
-    eprintln!("error: {error:#}");
+    note(&format!("error: {}", in_one_line(error)));
     ExitCode::from(code)
+}
+
+/// Prints a line to stderr; a reader that has gone away is no error.
+fn note(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// An error and its causes. Most errors say their cause themselves, and it is not said twice.
+fn in_one_line(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text.replace('\n', "\\n")
 }

@@ -9,13 +9,13 @@ use serde::Serialize;
 use servesim_engine::timing::{Constant, TimingModel};
 use servesim_scenarios::audit::Audit;
 use servesim_scenarios::player::{Pace, PlayError, Player};
-use servesim_scenarios::scenario::{Scenario, TimingConfig};
+use servesim_scenarios::scenario::{Scenario, TimingConfig, WorkloadConfig};
 use servesim_scenarios::summary::{Summary, Tally};
 
 use crate::arguments::RunOptions;
 use crate::host::{HostCost, Stopwatch};
 use crate::progress::Progress;
-use crate::{Failure, report, source};
+use crate::{Failure, note, report, source};
 
 /// Plays the scenario.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
@@ -24,19 +24,25 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
         print(&scenario.render_config())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let out = options.out.clone().or_else(|| scenario.output.dir.clone());
+    if let Some(folder) = &out {
+        // Before the run, so that a wrong folder does not cost one.
+        make_folder(folder)?;
+    }
     let stopwatch = Stopwatch::start();
     let (summary, skipped_rows) = play(&scenario, options.check)?;
     let cost = stopwatch.cost(summary.requests.submitted, summary.passes.total);
-    let out = options.out.clone().or_else(|| scenario.output.dir.clone());
     if let Some(folder) = out {
-        write_files(&folder, &scenario, &summary, &cost)?;
+        write_files(&folder, &scenario, &summary, &cost).map_err(Failure::Run)?;
     }
     if skipped_rows > 0 {
-        eprintln!("skipped {skipped_rows} rows that cannot be used");
+        let rows = if skipped_rows == 1 { "row" } else { "rows" };
+        note(&format!("skipped {skipped_rows} {rows} that cannot be used"));
     }
-    eprintln!("{cost}");
+    note(&cost.to_string());
     if options.json {
-        print(&format!("{}\n", json(&summary)?))?;
+        let text = json(&summary).map_err(|error| Failure::Run(error.into()))?;
+        print(&format!("{text}\n"))?;
     } else {
         print(&report::render(&scenario.name, &summary))?;
     }
@@ -80,17 +86,33 @@ fn play(scenario: &Scenario, check: bool) -> Result<(Summary, u64), Failure> {
     };
     progress.finish();
     for skipped in player.skipped() {
-        eprintln!("request {} dropped: {}", skipped.tag, skipped.reason);
+        note(&format!("request {} dropped: {}", skipped.tag, skipped.reason));
     }
     match outcome {
-        Ok(()) => Ok((tally.summary(), player.skipped_rows())),
+        Ok(()) => {
+            let summary = tally.summary();
+            check_any(&scenario.workload, &summary)?;
+            Ok((summary, player.skipped_rows()))
+        }
         Err(error @ (PlayError::Input(_) | PlayError::Config(_))) => Err(Failure::BadInput(error.into())),
         Err(error) => Err(Failure::Run(error.into())),
     }
 }
 
-fn json<T: Serialize>(value: &T) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value).map_err(|error| Failure::Run(error.into()))
+/// A trace without a row to play is not what was meant.
+fn check_any(workload: &WorkloadConfig, summary: &Summary) -> Result<(), Failure> {
+    match workload.source() {
+        Some(source) if summary.requests.submitted == 0 => {
+            let path = source.path.display();
+            let error = anyhow::anyhow!("{path}: found no row that can be used, expected at least one");
+            Err(Failure::BadInput(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(value)
 }
 
 /// Prints a result; a reader that has gone away is no error.
@@ -101,20 +123,21 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-fn write_files(folder: &Path, scenario: &Scenario, summary: &Summary, cost: &HostCost) -> Result<(), Failure> {
+fn make_folder(folder: &Path) -> Result<(), Failure> {
+    let made = std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()));
+    made.map_err(Failure::BadInput)
+}
+
+fn write_files(folder: &Path, scenario: &Scenario, summary: &Summary, cost: &HostCost) -> anyhow::Result<()> {
     let files = [
         ("summary.json", format!("{}\n", json(summary)?)),
         ("config.toml", scenario.render_config()),
         ("host.json", format!("{}\n", json(cost)?)),
     ];
-    let write = || -> anyhow::Result<()> {
-        std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
-        for (name, text) in &files {
-            write_beside(&folder.join(name), text)?;
-        }
-        Ok(())
-    };
-    write().map_err(Failure::Run)
+    for (name, text) in &files {
+        write_beside(&folder.join(name), text)?;
+    }
+    Ok(())
 }
 
 /// Writes a file beside its place and renames it, so that a file is there whole or not at all.

@@ -5,37 +5,37 @@
 
 use std::cmp::Reverse;
 
-use bevy_ecs::prelude::{Local, Res, ResMut};
-use bevy_ecs::system::SystemParam;
 use bumpalo::Bump;
 
 use crate::batch::{BatchMode, Batches, ExtendRow, Plan};
 use crate::cache::Cache;
 use crate::config::SchedulePolicy;
+use crate::iteration::Pass;
 use crate::queue::Queue;
 use crate::ratio::NewTokenRatio;
 use crate::record::PassRecord;
 use crate::request::{Reject, RequestKey};
 use crate::requests::{Requests, State};
 use crate::running::Running;
+use crate::scheduler::Scheduler;
 use crate::systems::enter::{preference, put_in_queue};
 use crate::systems::order::{allocatable, prefill_work};
 use crate::systems::settle::free_slot;
+use bevy_ecs::prelude::{Local, ResMut};
 
 /// Tokens per request that the finer test without a cache keeps in reserve.
 const RESERVE_TOKENS: f64 = 1.0;
 
 /// What admission reads and writes.
-#[derive(SystemParam)]
-pub(crate) struct Admit<'w> {
-    cache: Cache<'w>,
-    requests: ResMut<'w, Requests>,
-    queue: ResMut<'w, Queue>,
-    running: ResMut<'w, Running>,
-    batches: ResMut<'w, Batches>,
-    plan: ResMut<'w, Plan>,
-    record: ResMut<'w, PassRecord>,
-    ratio: Res<'w, NewTokenRatio>,
+pub(crate) struct Admit<'a> {
+    cache: &'a mut Cache,
+    requests: &'a mut Requests,
+    queue: &'a mut Queue,
+    running: &'a mut Running,
+    batches: &'a mut Batches,
+    plan: &'a mut Plan,
+    record: &'a mut PassRecord,
+    ratio: &'a NewTokenRatio,
 }
 
 /// What an extend batch may still take. `total` and `current` are offsets from what is free or evictable, which changes as
@@ -69,10 +69,18 @@ struct Extend {
 }
 
 /// Fills the next batch with the pending chunk and with waiting requests.
-pub(crate) fn admit(mut admit: Admit, mut scratch: Local<Bump>) {
-    if !admit.plan.admitting {
+pub(crate) fn admit(
+    mut cache: ResMut<Cache>,
+    mut scheduler: ResMut<Scheduler>,
+    mut pass: ResMut<Pass>,
+    mut scratch: Local<Bump>,
+) {
+    if !pass.plan.admitting {
         return;
     }
+    let Scheduler { requests, queue, running, batches, .. } = &mut *scheduler;
+    let Pass { plan, record, ratio, .. } = &mut *pass;
+    let mut admit = Admit { cache: &mut cache, requests, queue, running, batches, plan, record, ratio };
     scratch.reset();
     admit.plan.preempted.clear();
     let mut budget = admit.open_budget();

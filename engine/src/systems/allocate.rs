@@ -4,31 +4,33 @@
 //! provide is a refusal of the pass.
 
 use bevy_ecs::prelude::ResMut;
-use bevy_ecs::system::SystemParam;
 
 use crate::batch::{BatchMode, Batches, Plan, Refusal};
 use crate::cache::Cache;
+use crate::iteration::Pass;
 use crate::pool::Owner;
 use crate::request::RequestKey;
 use crate::requests::Requests;
 use crate::running::Running;
+use crate::scheduler::Scheduler;
 use crate::worker::StepError;
 
 /// What allocation reads and writes.
-#[derive(SystemParam)]
-pub(crate) struct Allocate<'w> {
-    cache: Cache<'w>,
-    requests: ResMut<'w, Requests>,
-    running: ResMut<'w, Running>,
-    batches: ResMut<'w, Batches>,
-    plan: ResMut<'w, Plan>,
+pub(crate) struct Allocate<'a> {
+    cache: &'a mut Cache,
+    requests: &'a mut Requests,
+    running: &'a mut Running,
+    batches: &'a mut Batches,
+    plan: &'a mut Plan,
 }
 
 /// Allocates for an extend batch.
-pub(crate) fn allocate(mut allocate: Allocate) {
-    if allocate.batches.next.mode != BatchMode::Extend {
+pub(crate) fn allocate(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, mut pass: ResMut<Pass>) {
+    if scheduler.batches.next.mode != BatchMode::Extend {
         return;
     }
+    let Scheduler { requests, running, batches, .. } = &mut *scheduler;
+    let mut allocate = Allocate { cache: &mut cache, requests, running, batches, plan: &mut pass.plan };
     if allocate.extend_rows() && allocate.cache.config.mixes() {
         allocate.mix_running_rows();
     }

@@ -3,40 +3,40 @@
 //! Reads the plan; closes the journal, and writes the clock and all that results change: requests, the running batch, the
 //! cache. Without overlap the results are those of this pass; with it, those of the pass before (`behaviour.md` section 1).
 
-use bevy_ecs::prelude::{Res, ResMut};
-use bevy_ecs::system::SystemParam;
+use bevy_ecs::prelude::ResMut;
 
-use crate::batch::{BatchMode, Batches, Plan};
+use crate::batch::{BatchMode, Batches};
 use crate::cache::Cache;
-use crate::iteration::OpenMark;
+use crate::iteration::Pass;
 use crate::queue::Held;
 use crate::ratio::NewTokenRatio;
 use crate::record::{Gauges, PassRecord};
 use crate::requests::Requests;
 use crate::results;
 use crate::running::Running;
+use crate::scheduler::Scheduler;
 use crate::timing::Clock;
 
 /// What a commit reads and writes.
-#[derive(SystemParam)]
-pub(crate) struct Commit<'w> {
-    pub(crate) cache: Cache<'w>,
-    pub(crate) requests: ResMut<'w, Requests>,
-    pub(crate) running: ResMut<'w, Running>,
-    pub(crate) batches: ResMut<'w, Batches>,
-    pub(crate) record: ResMut<'w, PassRecord>,
-    pub(crate) held: ResMut<'w, Held>,
-    pub(crate) clock: ResMut<'w, Clock>,
-    ratio: Res<'w, NewTokenRatio>,
-    plan: Res<'w, Plan>,
-    mark: ResMut<'w, OpenMark>,
+pub(crate) struct Commit<'a> {
+    pub(crate) cache: &'a mut Cache,
+    pub(crate) requests: &'a mut Requests,
+    pub(crate) running: &'a mut Running,
+    pub(crate) batches: &'a mut Batches,
+    pub(crate) record: &'a mut PassRecord,
+    pub(crate) held: &'a mut Held,
+    pub(crate) clock: &'a mut Clock,
+    ratio: &'a NewTokenRatio,
+    duration_ns: u64,
 }
 
 /// Commits the pass and takes results.
-pub(crate) fn commit(mut commit: Commit) {
-    if commit.plan.refusal.is_some() {
-        return;
-    }
+pub(crate) fn commit(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, mut pass: ResMut<Pass>) {
+    let Scheduler { requests, running, batches, held, .. } = &mut *scheduler;
+    let Pass { plan, record, ratio, clock, mark } = &mut *pass;
+    *mark = None;
+    let (cache, duration_ns) = (&mut *cache, plan.duration_ns);
+    let mut commit = Commit { cache, requests, running, batches, record, held, clock, ratio, duration_ns };
     commit.close_transaction();
     commit.launch();
     if commit.cache.config.disable_overlap_schedule {
@@ -62,18 +62,17 @@ pub(crate) fn gauges(cache: &Cache, ratio: &NewTokenRatio) -> Gauges {
 
 impl Commit<'_> {
     fn close_transaction(&mut self) {
-        self.mark.take();
         self.cache.journal.commit();
-        let Cache { tree, pool, contents, .. } = &mut self.cache;
+        let Cache { tree, pool, contents, .. } = &mut *self.cache;
         tree.commit(contents);
         pool.commit();
-        self.record.after_schedule = gauges(&self.cache, &self.ratio);
+        self.record.after_schedule = gauges(self.cache, self.ratio);
     }
 
     /// Without overlap the clock moves to the end of this pass; with it, to the end of the one before, whose results are taken
     /// now.
     fn pass_time(&mut self) {
-        let duration_ns = self.plan.duration_ns;
+        let duration_ns = self.duration_ns;
         if self.cache.config.disable_overlap_schedule {
             self.clock.now_ns += duration_ns;
         } else {
@@ -88,7 +87,7 @@ impl Commit<'_> {
         self.record.mode = next.mode;
         self.record.extend.extend_from_slice(&next.extend);
         self.record.decode_rows = next.decode_rows + next.mixed.len() as u32;
-        self.record.duration_ns = self.plan.duration_ns;
+        self.record.duration_ns = self.duration_ns;
         let numbers = &mut self.running.numbers;
         match next.mode {
             BatchMode::Idle => {}

@@ -5,44 +5,51 @@
 
 use std::cmp::Reverse;
 
-use bevy_ecs::prelude::{Local, ResMut};
-use bevy_ecs::system::SystemParam;
 use bumpalo::Bump;
 use slotmap::Key;
 
 use crate::batch::{BatchMode, Batches, Plan, Refusal};
 use crate::cache::Cache;
 use crate::config::{RetractionPolicy, Role};
+use crate::iteration::Pass;
 use crate::queue::Queue;
 use crate::ratio::NewTokenRatio;
 use crate::record::PassRecord;
 use crate::request::RequestKey;
 use crate::requests::Requests;
 use crate::running::Running;
+use crate::scheduler::Scheduler;
 use crate::systems::admit::retract_row;
 use crate::systems::enter::{preference, put_in_queue};
 use crate::worker::StepError;
+use bevy_ecs::prelude::{Local, ResMut};
 
 /// What a decode pass reads and writes.
-#[derive(SystemParam)]
-pub(crate) struct Decode<'w> {
-    cache: Cache<'w>,
-    requests: ResMut<'w, Requests>,
-    running: ResMut<'w, Running>,
-    queue: ResMut<'w, Queue>,
-    batches: ResMut<'w, Batches>,
-    record: ResMut<'w, PassRecord>,
-    ratio: ResMut<'w, NewTokenRatio>,
-    plan: ResMut<'w, Plan>,
+pub(crate) struct Decode<'a> {
+    cache: &'a mut Cache,
+    requests: &'a mut Requests,
+    running: &'a mut Running,
+    queue: &'a mut Queue,
+    batches: &'a mut Batches,
+    record: &'a mut PassRecord,
+    ratio: &'a mut NewTokenRatio,
+    plan: &'a mut Plan,
 }
 
 /// Decodes if nothing prefills.
-pub(crate) fn decode(mut decode: Decode, mut scratch: Local<Bump>) {
-    let idle = decode.batches.next.mode == BatchMode::Idle && decode.plan.refusal.is_none();
-    let numbers = &decode.running.numbers;
-    let may_run = decode.cache.config.role == Role::Unified && !numbers.prefill_only;
-    if idle && may_run && !decode.running.rows().is_empty() {
+pub(crate) fn decode(
+    mut cache: ResMut<Cache>,
+    mut scheduler: ResMut<Scheduler>,
+    mut pass: ResMut<Pass>,
+    mut scratch: Local<Bump>,
+) {
+    let Scheduler { requests, running, queue, batches, .. } = &mut *scheduler;
+    let Pass { record, ratio, plan, .. } = &mut *pass;
+    let idle = batches.next.mode == BatchMode::Idle && plan.refusal.is_none();
+    let may_run = cache.config.role == Role::Unified && !running.numbers.prefill_only;
+    if idle && may_run && !running.rows().is_empty() {
         scratch.reset();
+        let mut decode = Decode { cache: &mut cache, requests, running, queue, batches, record, ratio, plan };
         decode.update_running(&scratch);
     }
 }

@@ -4,34 +4,37 @@
 //! a request that is given up also the running batch and the cache. Runs
 //! before the transaction of the iteration: what has entered stays, also when the pass is refused.
 
-use bevy_ecs::prelude::{Res, ResMut};
-use bevy_ecs::system::SystemParam;
+use bevy_ecs::prelude::ResMut;
 
 use crate::batch::Batches;
 use crate::cache::Cache;
 use crate::config::{EngineConfig, Role};
+use crate::iteration::Pass;
 use crate::journal::Journal;
 use crate::queue::{Asked, Inbox, Queue};
 use crate::record::PassRecord;
 use crate::request::{Finish, Reject, RequestKey};
-use crate::requests::{Requests, State};
+use crate::requests::{LEAST_PREFERRED, Requests, State};
 use crate::running::Running;
+use crate::scheduler::Scheduler;
 use crate::systems::settle::free_slot;
 
 /// What entering reads and writes.
-#[derive(SystemParam)]
-pub(crate) struct Entry<'w> {
-    cache: Cache<'w>,
-    batches: Res<'w, Batches>,
-    inbox: ResMut<'w, Inbox>,
-    requests: ResMut<'w, Requests>,
-    queue: ResMut<'w, Queue>,
-    running: ResMut<'w, Running>,
-    record: ResMut<'w, PassRecord>,
+pub(crate) struct Entry<'a> {
+    cache: &'a mut Cache,
+    batches: &'a Batches,
+    inbox: &'a mut Inbox,
+    requests: &'a mut Requests,
+    queue: &'a mut Queue,
+    running: &'a mut Running,
+    record: &'a mut PassRecord,
 }
 
 /// Takes everything out of the inbox, in order.
-pub(crate) fn enter(mut entry: Entry) {
+pub(crate) fn enter(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, mut pass: ResMut<Pass>) {
+    let Scheduler { inbox, requests, queue, running, batches, .. } = &mut *scheduler;
+    let record = &mut pass.record;
+    let mut entry = Entry { cache: &mut cache, batches, inbox, requests, queue, running, record };
     let mut asked = std::mem::take(&mut entry.inbox.asked);
     for asked in asked.drain(..) {
         entry.take(asked);
@@ -46,7 +49,7 @@ impl Entry<'_> {
             return;
         }
         let Entry { cache, batches, requests, queue, running, record, .. } = self;
-        let (config, journal) = (&*cache.config, &mut *cache.journal);
+        let (config, journal) = (&cache.config, &mut cache.journal);
         match asked {
             Asked::Submit(request) => {
                 if !config.entry_checks || fits(config, requests, record, journal, request) {
@@ -167,10 +170,8 @@ fn displaced_by(config: &EngineConfig, requests: &Requests, queue: &Queue, newco
 
 /// A request's priority as a number that is smaller for a preferred request. Absent is the least preferred.
 pub(crate) fn preference(config: &EngineConfig, requests: &Requests, request: RequestKey) -> i64 {
-    // Beyond every priority that can be given, and far enough for any threshold.
-    const LEAST: i64 = 1 << 40;
     match requests.spec(request).priority {
-        None => LEAST,
+        None => LEAST_PREFERRED,
         Some(priority) if config.schedule_low_priority_values_first => i64::from(priority),
         Some(priority) => -i64::from(priority),
     }

@@ -5,19 +5,21 @@
 
 use std::cmp::Reverse;
 
-use bevy_ecs::prelude::{Local, ResMut};
-use bevy_ecs::system::SystemParam;
 use bumpalo::Bump;
 use hashbrown::HashTable;
+
+use bevy_ecs::prelude::{Local, ResMut};
 
 use crate::batch::Plan;
 use crate::cache::Cache;
 use crate::config::{Role, SchedulePolicy};
 use crate::content::{StreamKey, mix};
+use crate::iteration::Pass;
 use crate::queue::Queue;
 use crate::request::RequestKey;
 use crate::requests::Requests;
 use crate::running::Running;
+use crate::scheduler::Scheduler;
 use crate::systems::enter::preference;
 use crate::tree::NodeKey;
 
@@ -25,13 +27,12 @@ use crate::tree::NodeKey;
 const LONG_QUEUE: usize = 128;
 
 /// What ordering reads and writes.
-#[derive(SystemParam)]
-pub(crate) struct Order<'w> {
-    cache: Cache<'w>,
-    requests: ResMut<'w, Requests>,
-    queue: ResMut<'w, Queue>,
-    running: ResMut<'w, Running>,
-    plan: ResMut<'w, Plan>,
+pub(crate) struct Order<'a> {
+    cache: &'a mut Cache,
+    requests: &'a mut Requests,
+    queue: &'a mut Queue,
+    running: &'a mut Running,
+    plan: &'a mut Plan,
 }
 
 /// The queue's own prompts, by a hash of their first tokens: what the scratch tree of the reference would tell.
@@ -41,7 +42,15 @@ pub(crate) struct Prompts {
 }
 
 /// Decides whether to admit, and sorts the queue if so.
-pub(crate) fn order(mut order: Order, mut scratch: Local<Bump>, mut prompts: Local<Prompts>) {
+pub(crate) fn order(
+    mut cache: ResMut<Cache>,
+    mut scheduler: ResMut<Scheduler>,
+    mut pass: ResMut<Pass>,
+    mut scratch: Local<Bump>,
+    mut prompts: Local<Prompts>,
+) {
+    let Scheduler { requests, queue, running, .. } = &mut *scheduler;
+    let mut order = Order { cache: &mut cache, requests, queue, running, plan: &mut pass.plan };
     order.plan.admitting = order.opens();
     if order.plan.admitting && !order.queue.is_empty() {
         scratch.reset();

@@ -4,35 +4,37 @@
 //! timing model; writes the plan's duration or its refusal.
 
 use bevy_ecs::prelude::{Res, ResMut};
-use bevy_ecs::system::SystemParam;
 
 use crate::batch::{Batch, BatchMode, Batches, ExtendRow, Peek, Plan, Refusal};
-use crate::events::EventQueue;
-use crate::iteration::OpenMark;
+use crate::cache::Cache;
+use crate::iteration::Pass;
 use crate::record::PassRecord;
 use crate::requests::Requests;
 use crate::running::Running;
+use crate::scheduler::Scheduler;
 use crate::timing::{Clock, PassShape, Timing, TimingError};
-use crate::tree::Tree;
 use crate::worker::StepError;
 
 /// What pricing reads and writes.
-#[derive(SystemParam)]
-pub(crate) struct Price<'w> {
-    batches: Res<'w, Batches>,
-    requests: Res<'w, Requests>,
-    running: Res<'w, Running>,
-    clock: Res<'w, Clock>,
-    tree: Res<'w, Tree>,
-    events: Res<'w, EventQueue>,
-    record: Res<'w, PassRecord>,
-    mark: Res<'w, OpenMark>,
-    timing: ResMut<'w, Timing>,
-    plan: ResMut<'w, Plan>,
+pub(crate) struct Price<'a> {
+    batches: &'a Batches,
+    requests: &'a Requests,
+    running: &'a Running,
+    clock: &'a Clock,
+    cache: &'a Cache,
+    record: &'a PassRecord,
+    evicted_before: u64,
+    timing: &'a mut Timing,
+    plan: &'a mut Plan,
 }
 
 /// Asks the timing model for the duration of the next batch, unless it is only looked at.
-pub(crate) fn price(mut price: Price) {
+pub(crate) fn price(cache: Res<Cache>, scheduler: Res<Scheduler>, mut pass: ResMut<Pass>, mut timing: ResMut<Timing>) {
+    let Scheduler { requests, running, batches, .. } = &*scheduler;
+    let evicted_before = pass.mark.as_ref().map_or(0, |mark| mark.tree.evicted_tokens);
+    let Pass { plan, record, clock, .. } = &mut *pass;
+    let (cache, timing) = (&*cache, &mut *timing);
+    let mut price = Price { batches, requests, running, clock, cache, record, evicted_before, timing, plan };
     price.plan.duration_ns = 0;
     if price.plan.refusal.is_some() {
         return;
@@ -46,7 +48,7 @@ pub(crate) fn price(mut price: Price) {
 
 impl Price<'_> {
     fn ask(&mut self) {
-        let shape = shape_of(&self.batches.next, &self.requests, &self.running);
+        let shape = shape_of(&self.batches.next, self.requests, self.running);
         let starts_ns = self.clock.now_ns.saturating_add(self.clock.in_flight_ns);
         let answer = self.timing.model.duration_ns(&shape);
         match answer.and_then(|duration_ns| fits_clock(starts_ns, duration_ns)) {
@@ -70,8 +72,8 @@ impl Price<'_> {
             extend: batch.extend.iter().map(row).collect(),
             decode_rows: batch.decode_rows + batch.mixed.len() as u32,
             retracted: self.record.retracted.clone(),
-            evicted_tokens: self.tree.evicted_tokens() - self.mark.evicted_tokens(),
-            events: self.events.waiting().collect(),
+            evicted_tokens: self.cache.tree.evicted_tokens() - self.evicted_before,
+            events: self.cache.events.waiting().collect(),
         }
     }
 }

@@ -4,37 +4,36 @@
 //! releases of held requests.
 
 use bevy_ecs::prelude::{Res, ResMut};
-use bevy_ecs::system::SystemParam;
 
-use crate::batch::{BatchMode, Batches, Plan};
+use crate::batch::{BatchMode, Batches};
 use crate::cache::Cache;
 use crate::config::Role;
 use crate::events::Why;
+use crate::iteration::Pass;
 use crate::queue::{Held, Queue};
 use crate::ratio::NewTokenRatio;
 use crate::record::PassRecord;
 use crate::running::Running;
+use crate::scheduler::Scheduler;
 use crate::timing::Clock;
 
 /// What publishing reads and writes.
-#[derive(SystemParam)]
-pub(crate) struct Publish<'w> {
-    cache: Cache<'w>,
-    batches: Res<'w, Batches>,
-    queue: Res<'w, Queue>,
-    running: Res<'w, Running>,
-    held: Res<'w, Held>,
-    plan: Res<'w, Plan>,
-    clock: ResMut<'w, Clock>,
-    record: ResMut<'w, PassRecord>,
-    ratio: ResMut<'w, NewTokenRatio>,
+pub(crate) struct Publish<'a> {
+    cache: &'a mut Cache,
+    batches: &'a Batches,
+    queue: &'a Queue,
+    running: &'a Running,
+    held: &'a Held,
+    clock: &'a mut Clock,
+    record: &'a mut PassRecord,
+    ratio: &'a mut NewTokenRatio,
 }
 
 /// Publishes what the batch whose results were just taken calls for.
-pub(crate) fn publish(mut publish: Publish) {
-    if publish.plan.refusal.is_some() {
-        return;
-    }
+pub(crate) fn publish(mut cache: ResMut<Cache>, scheduler: Res<Scheduler>, mut pass: ResMut<Pass>) {
+    let Scheduler { queue, running, batches, held, .. } = &*scheduler;
+    let Pass { record, ratio, clock, .. } = &mut *pass;
+    let mut publish = Publish { cache: &mut cache, batches, queue, running, held, clock, record, ratio };
     let overlap = !publish.cache.config.disable_overlap_schedule;
     let taken = if overlap { publish.batches.last.mode } else { publish.batches.next.mode };
     match taken {

@@ -2,34 +2,32 @@
 //!
 //! Reads the last batch; writes the chunked request, the running batch, the cache and the record.
 
-use bevy_ecs::prelude::{Res, ResMut};
+use bevy_ecs::prelude::ResMut;
 
-use crate::batch::{Batch, BatchMode, Batches};
+use crate::batch::{Batch, BatchMode};
 use crate::cache::Cache;
 use crate::config::Role;
+use crate::iteration::Pass;
 use crate::record::PassRecord;
 use crate::request::RequestKey;
 use crate::requests::Requests;
 use crate::running::Running;
+use crate::scheduler::Scheduler;
 use crate::systems::enter::{drop_if_waiting, mark_if_in_batch};
 
 /// Carries out a pending abort of the chunked request, inserts its last chunk, and merges the last extend batch.
-pub(crate) fn settle(
-    mut cache: Cache,
-    batches: Res<Batches>,
-    mut requests: ResMut<Requests>,
-    mut queue: ResMut<crate::queue::Queue>,
-    mut running: ResMut<Running>,
-    mut record: ResMut<PassRecord>,
-) {
+pub(crate) fn settle(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, mut pass: ResMut<Pass>) {
+    let cache = &mut *cache;
+    let Scheduler { requests, queue, running, batches, .. } = &mut *scheduler;
+    let record = &mut pass.record;
     if let Some(request) = running.numbers.chunked_abort {
         if running.numbers.chunked == Some(request) {
-            drop_chunked(&mut cache, &mut requests, &mut running, &mut record, request);
+            drop_chunked(cache, requests, running, record, request);
         } else {
             running.numbers.chunked_abort = None;
             if requests.knows(request) && requests.get(request).finish.is_none() && requests.get(request).has_slot {
-                drop_if_waiting(&mut requests, &mut queue, &mut record, &mut cache.journal, request);
-                mark_if_in_batch(&batches, &mut requests, &mut running, &mut cache.journal, request);
+                drop_if_waiting(requests, queue, record, &mut cache.journal, request);
+                mark_if_in_batch(batches, requests, running, &mut cache.journal, request);
             }
         }
     }
@@ -37,11 +35,11 @@ pub(crate) fn settle(
         let progress = requests.get(request);
         let computed = progress.extend_end;
         if computed > progress.prefix {
-            cache.insert_unfinished(&mut requests, request, computed, false);
+            cache.insert_unfinished(requests, request, computed, false);
         }
     }
     match cache.config.role {
-        Role::Unified => merge_last(&mut cache, &batches.last, &mut requests, &mut running),
+        Role::Unified => merge_last(cache, &batches.last, requests, running),
         Role::Prefill => running.numbers.full = false,
     }
 }

@@ -5,23 +5,22 @@
 //! the ratio decays by one subtraction, the clock moves. It costs O(1) whatever the batch. A pass is priced before it changes
 //! anything, so that a refused one leaves no trace.
 
-use bevy_ecs::prelude::{Res, ResMut};
 use bevy_ecs::resource::Resource;
-use bevy_ecs::system::SystemParam;
 
 use crate::batch::{BatchMode, Batches, Plan, Refusal};
-use crate::config::{EngineConfig, Role};
-use crate::events::EventQueue;
-use crate::pool::Pool;
+use crate::cache::Cache;
+use crate::config::Role;
+use crate::iteration::Pass;
 use crate::queue::{Inbox, Queue};
 use crate::ratio::NewTokenRatio;
 use crate::record::{Gauges, PassRecord};
 use crate::requests::Requests;
 use crate::running::Running;
+use crate::scheduler::Scheduler;
 use crate::systems::price::fits_clock;
 use crate::timing::{Clock, PassShape, Timing};
-use crate::tree::Tree;
 use crate::worker::StepError;
+use bevy_ecs::prelude::{Res, ResMut};
 
 /// How far a stride may go.
 #[derive(Resource, Clone, Copy, Debug, Default)]
@@ -33,27 +32,34 @@ pub(crate) struct StrideLimits {
 }
 
 /// What a stride reads and writes.
-#[derive(SystemParam)]
-pub(crate) struct Stride<'w> {
-    config: Res<'w, EngineConfig>,
-    limits: Res<'w, StrideLimits>,
-    inbox: Res<'w, Inbox>,
-    queue: Res<'w, Queue>,
-    events: Res<'w, EventQueue>,
-    requests: Res<'w, Requests>,
-    tree: Res<'w, Tree>,
-    running: ResMut<'w, Running>,
-    pool: ResMut<'w, Pool>,
-    ratio: ResMut<'w, NewTokenRatio>,
-    clock: ResMut<'w, Clock>,
-    batches: ResMut<'w, Batches>,
-    timing: ResMut<'w, Timing>,
-    plan: ResMut<'w, Plan>,
-    record: ResMut<'w, PassRecord>,
+pub(crate) struct Stride<'a> {
+    cache: &'a mut Cache,
+    limits: &'a StrideLimits,
+    inbox: &'a Inbox,
+    queue: &'a Queue,
+    requests: &'a Requests,
+    running: &'a mut Running,
+    ratio: &'a mut NewTokenRatio,
+    clock: &'a mut Clock,
+    batches: &'a mut Batches,
+    timing: &'a mut Timing,
+    plan: &'a mut Plan,
+    record: &'a mut PassRecord,
 }
 
 /// Runs as many quiet decode passes as there are, none if the next pass is not one.
-pub(crate) fn stride(mut stride: Stride) {
+pub(crate) fn stride(
+    mut cache: ResMut<Cache>,
+    mut scheduler: ResMut<Scheduler>,
+    mut pass: ResMut<Pass>,
+    mut timing: ResMut<Timing>,
+    limits: Res<StrideLimits>,
+) {
+    let Scheduler { inbox, queue, requests, running, batches, .. } = &mut *scheduler;
+    let Pass { plan, record, ratio, clock, .. } = &mut *pass;
+    let (cache, timing) = (&mut *cache, &mut *timing);
+    let mut stride =
+        Stride { cache, limits: &limits, inbox, queue, requests, running, ratio, clock, batches, timing, plan, record };
     stride.record.passes = 0;
     if !stride.only_counts() {
         return;
@@ -81,8 +87,8 @@ impl Stride<'_> {
     /// What holds for a whole stride: nothing but the running rows can change.
     fn only_counts(&self) -> bool {
         let numbers = &self.running.numbers;
-        let queue_moves = !self.queue.is_empty() && (!numbers.full || self.config.preempts());
-        self.config.role == Role::Unified
+        let queue_moves = !self.queue.is_empty() && (!numbers.full || self.cache.config.preempts());
+        self.cache.config.role == Role::Unified
             && self.batches.last.mode == BatchMode::Decode
             && numbers.chunked.is_none()
             && numbers.chunked_abort.is_none()
@@ -99,10 +105,10 @@ impl Stride<'_> {
     fn next_is_quiet(&self) -> bool {
         let numbers = &self.running.numbers;
         let rows = self.running.rows().len() as u64;
-        let publishes = !self.events.is_empty()
-            && (self.clock.decode_batches + 1).is_multiple_of(u64::from(self.config.decode_log_interval));
+        let publishes = !self.cache.events.is_empty()
+            && (self.clock.decode_batches + 1).is_multiple_of(u64::from(self.cache.config.decode_log_interval));
         numbers.results + 1 < numbers.next_end
-            && self.pool.free_tokens() >= rows * u64::from(self.config.page_size)
+            && self.cache.pool.free_tokens() >= rows * u64::from(self.cache.config.page_size)
             && self.clock.now_ns < self.limits.until_ns
             && !publishes
     }
@@ -126,12 +132,12 @@ impl Stride<'_> {
     fn pass(&mut self, duration_ns: u64) {
         self.ratio.decay();
         let pages = self.running.rows_at_page_end();
-        self.pool.take_for_decode(pages);
+        self.cache.pool.take_for_decode(pages);
         self.running.launch();
         let numbers = &mut self.running.numbers;
         numbers.results += 1;
         numbers.processed_tokens += numbers.founder_tokens;
-        if self.config.disable_overlap_schedule {
+        if self.cache.config.disable_overlap_schedule {
             self.clock.now_ns += duration_ns;
         } else {
             self.clock.now_ns += std::mem::replace(&mut self.clock.in_flight_ns, duration_ns);
@@ -142,7 +148,7 @@ impl Stride<'_> {
 
     /// Notes the stride in the record and in the last batch.
     fn note(&mut self, passes: u64, started_ns: u64) {
-        if self.config.preempts() {
+        if self.cache.config.preempts() {
             self.running.numbers.full = false;
         }
         let rows = self.running.rows().len() as u32;
@@ -150,9 +156,9 @@ impl Stride<'_> {
         self.batches.last.decode_rows = rows;
         self.batches.next.number += passes;
         let gauges = Gauges {
-            free_tokens: self.pool.free_tokens(),
-            evictable_tokens: self.tree.numbers.evictable_tokens,
-            protected_tokens: self.tree.numbers.protected_tokens,
+            free_tokens: self.cache.pool.free_tokens(),
+            evictable_tokens: self.cache.tree.numbers.evictable_tokens,
+            protected_tokens: self.cache.tree.numbers.protected_tokens,
             new_token_ratio: self.ratio.current(),
         };
         let record = &mut *self.record;

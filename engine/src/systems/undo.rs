@@ -3,37 +3,38 @@
 //! Reads the plan's refusal; walks the journal backwards over every store, then restores their single numbers.
 
 use bevy_ecs::prelude::ResMut;
-use bevy_ecs::system::SystemParam;
 
 use crate::batch::{Batches, Plan};
 use crate::cache::Cache;
-use crate::iteration::OpenMark;
-use crate::journal::Op;
+use crate::iteration::Pass;
+use crate::journal::{Mark, Op};
 use crate::queue::Queue;
 use crate::ratio::NewTokenRatio;
 use crate::record::PassRecord;
 use crate::requests::Requests;
 use crate::running::Running;
+use crate::scheduler::Scheduler;
 
 /// Every store that an iteration may change before its duration is known.
-#[derive(SystemParam)]
-pub(crate) struct Undo<'w> {
-    cache: Cache<'w>,
-    requests: ResMut<'w, Requests>,
-    running: ResMut<'w, Running>,
-    queue: ResMut<'w, Queue>,
-    ratio: ResMut<'w, NewTokenRatio>,
-    record: ResMut<'w, PassRecord>,
-    batches: ResMut<'w, Batches>,
-    plan: ResMut<'w, Plan>,
-    mark: ResMut<'w, OpenMark>,
+pub(crate) struct Undo<'a> {
+    cache: &'a mut Cache,
+    requests: &'a mut Requests,
+    running: &'a mut Running,
+    queue: &'a mut Queue,
+    ratio: &'a mut NewTokenRatio,
+    record: &'a mut PassRecord,
+    batches: &'a mut Batches,
+    plan: &'a mut Plan,
+    mark: Mark,
 }
 
-/// Undoes the pass if it was refused.
-pub(crate) fn undo(mut undo: Undo) {
-    if undo.plan.refusal.is_none() {
-        return;
-    }
+/// Undoes the pass.
+pub(crate) fn undo(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, mut pass: ResMut<Pass>) {
+    let Scheduler { requests, running, queue, batches, .. } = &mut *scheduler;
+    let Pass { plan, record, ratio, mark, .. } = &mut *pass;
+    let mark = mark.take().expect("a transaction is open during a pass");
+    let cache = &mut *cache;
+    let mut undo = Undo { cache, requests, running, queue, ratio, record, batches, plan, mark };
     undo.cache.journal.close_for_undo();
     while let Some(op) = undo.cache.journal.take_back() {
         undo.take_back(op);
@@ -43,7 +44,7 @@ pub(crate) fn undo(mut undo: Undo) {
 
 impl Undo<'_> {
     fn take_back(&mut self, op: Op) {
-        let Cache { tree, pool, contents, events, journal, .. } = &mut self.cache;
+        let Cache { tree, pool, contents, events, journal, .. } = &mut *self.cache;
         match op {
             Op::RunMade(run) => pool.undo_made(run),
             Op::RunResized { run, pages } => pool.undo_resized(run, pages),
@@ -64,7 +65,7 @@ impl Undo<'_> {
             Op::QueuePut => self.queue.undo_put(),
             Op::QueueRemoved { at, request } => self.queue.undo_removed(at, request),
             Op::QueueSorted { len } => self.queue.undo_sorted(journal.saved_order(len)),
-            Op::RowAdded => self.running.undo_added(&self.requests),
+            Op::RowAdded => self.running.undo_added(self.requests),
             Op::RowRemoved { at, request, committed } => self.running.undo_removed(at, request, committed),
             Op::EventQueued => events.undo_queued(),
             Op::EventMerged { blocks, last } => events.undo_merged(blocks, last),
@@ -73,7 +74,7 @@ impl Undo<'_> {
 
     /// What is a single number comes back from the mark; what entered before the transaction stays in the record.
     fn restore_numbers(&mut self) {
-        let mark = self.mark.take();
+        let mark = &self.mark;
         self.cache.pool.numbers = mark.pool;
         let undone = self.cache.tree.numbers;
         debug_assert_eq!(undone.evictable_tokens, mark.tree.evictable_tokens, "undone changes add up");

@@ -22,6 +22,11 @@ use crate::workload::{InputError, Workload};
 /// The environment variable that names a folder of traces.
 pub const TRACES_VARIABLE: &str = "SERVESIM_TRACES";
 
+/// The folder of traces that the environment names; an empty name is none.
+pub fn traces_folder() -> Option<PathBuf> {
+    std::env::var_os(TRACES_VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from)
+}
+
 impl Scenario {
     /// Makes the workload, opening its trace if it plays one.
     ///
@@ -80,7 +85,7 @@ impl Scenario {
 
     /// Where a trace is: beside the scenario file, else in the folder that `SERVESIM_TRACES` names.
     fn trace_path(&self, source: &TraceSource) -> Result<PathBuf, InputError> {
-        let folder = std::env::var_os(TRACES_VARIABLE).map(PathBuf::from);
+        let folder = traces_folder();
         find_trace(&self.folder, folder.as_deref(), &source.path).ok_or_else(|| {
             let found = format!("no file {}", self.folder.join(&source.path).display());
             let expected = format!("a trace there, or in the folder that {TRACES_VARIABLE} names");

@@ -68,7 +68,11 @@ impl Settings {
         let kinds: Vec<String> = KINDS.iter().map(|(name, _)| format!("\"{name}\"")).collect();
         let expected = format!("one of {}", kinds.join(", "));
         let key = "workload.kind";
-        let entry = self.entries.get(key).ok_or_else(|| self.missing(key, &expected))?;
+        let entry = self
+            .entries
+            .get(key)
+            .or_else(|| self.entries.get("workload"))
+            .ok_or_else(|| self.missing(key, &expected))?;
         match &entry.value {
             Value::String(kind) if KINDS.iter().any(|(name, _)| name == kind) => Ok(kind.clone()),
             _ => Err(wrong(entry, key, expected)),

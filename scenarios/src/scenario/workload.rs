@@ -113,6 +113,21 @@ pub enum WorkloadConfig {
     },
 }
 
+impl WorkloadConfig {
+    /// The trace that is played; none where requests are generated.
+    pub fn source(&self) -> Option<&TraceSource> {
+        match self {
+            WorkloadConfig::Sessions { source, .. }
+            | WorkloadConfig::Weka { source, .. }
+            | WorkloadConfig::Mooncake { source, .. }
+            | WorkloadConfig::Azure { source, .. } => Some(source),
+            WorkloadConfig::CodingAgent(_) | WorkloadConfig::SharedPrefix { .. } | WorkloadConfig::Random { .. } => {
+                None
+            }
+        }
+    }
+}
+
 const MOST_LANES: u32 = 65_536;
 const DEFAULT_LANES: u32 = 16;
 const MOST_REQUESTS: u64 = 1 << 40;

@@ -96,8 +96,7 @@ impl AzureReader {
         let csv = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(feed);
         let record = StringRecord::new();
         let mut reader = AzureReader { csv, record, lenient, skipped: 0, first: None, last_ns: 0 };
-        let found =
-            if reader.read_record()? { reader.record.iter().collect::<Vec<_>>().join(",") } else { String::new() };
+        let found = reader.read_header()?;
         if found.split(',').map(str::trim).ne(COLUMNS) {
             let (file, line) = reader.place();
             return Err(Fault::new("header", format!("\"{found}\""), COLUMNS.join(",")).at(file, line));
@@ -110,8 +109,13 @@ impl AzureReader {
     /// # Errors
     /// A read that fails, and without `lenient` a row that cannot be used.
     pub fn next_row(&mut self) -> Result<Option<AzureRow>, InputError> {
-        while self.read_record()? {
-            match self.parse() {
+        loop {
+            let row = match self.csv.read_record(&mut self.record) {
+                Ok(false) => return Ok(None),
+                Ok(true) => self.parse(),
+                Err(error) => Err(self.row_fault(&error)?),
+            };
+            match row {
                 Ok(row) => return Ok(Some(row)),
                 Err(_) if self.lenient => self.skipped += 1,
                 Err(fault) => {
@@ -120,7 +124,6 @@ impl AzureReader {
                 }
             }
         }
-        Ok(None)
     }
 
     /// The file and line of the last row.
@@ -133,12 +136,28 @@ impl AzureReader {
         self.skipped
     }
 
-    fn read_record(&mut self) -> Result<bool, InputError> {
-        self.csv.read_record(&mut self.record).map_err(|error| {
-            let (file, line) = self.csv.get_ref().place();
-            let fault = Fault::new("row", error.to_string(), "comma-separated text in UTF-8");
-            self.csv.get_ref().failure.clone().unwrap_or_else(|| fault.at(file, line))
-        })
+    /// The header's columns, none in an empty file.
+    fn read_header(&mut self) -> Result<String, InputError> {
+        match self.csv.read_record(&mut self.record) {
+            Ok(_) => Ok(self.record.iter().collect::<Vec<_>>().join(",")),
+            Err(error) => {
+                let fault = self.row_fault(&error)?;
+                let (file, line) = self.place();
+                Err(fault.at(file, line))
+            }
+        }
+    }
+
+    /// The fault of a row that is no text. A read that failed is no fault of the row, and no row can follow it.
+    fn row_fault(&self, error: &csv::Error) -> Result<Fault, InputError> {
+        if let Some(failure) = &self.csv.get_ref().failure {
+            return Err(failure.clone());
+        }
+        let found = match error.kind() {
+            csv::ErrorKind::Utf8 { .. } => "bytes that are not UTF-8".to_owned(),
+            _ => error.to_string(),
+        };
+        Ok(Fault::new("row", found, "comma-separated text in UTF-8"))
     }
 
     fn parse(&mut self) -> Result<AzureRow, Fault> {

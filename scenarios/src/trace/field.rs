@@ -55,6 +55,17 @@ impl Fault {
     }
 }
 
+/// Reads a row that is one JSON object.
+///
+/// # Errors
+/// Any other row. A list is refused here, since it could be taken for the fields in their order.
+pub fn object<'a, T: Deserialize<'a>>(row: &'a [u8]) -> Result<T, Fault> {
+    match row.trim_ascii_start().first() {
+        Some(b'[') => Err(Fault::new("row", "a list", "one JSON object a line")),
+        _ => serde_json::from_slice(row).map_err(|error| Fault::json(&error, row)),
+    }
+}
+
 /// A JSON value that may be anything; lists and objects are only named.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Scalar<'a> {

@@ -82,6 +82,11 @@ impl<'de> Deserialize<'de> for HashIds {
     }
 }
 
+/// A value that stands where a list should.
+fn no_list(found: String) -> HashIds {
+    HashIds { bad: Some(found), present: true, ..HashIds::default() }
+}
+
 struct IdsVisitor;
 
 impl<'de> Visitor<'de> for IdsVisitor {
@@ -93,6 +98,26 @@ impl<'de> Visitor<'de> for IdsVisitor {
 
     fn visit_unit<E: de::Error>(self) -> Result<HashIds, E> {
         Ok(HashIds::default())
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<HashIds, E> {
+        Ok(no_list(value.to_string()))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<HashIds, E> {
+        Ok(no_list(value.to_string()))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<HashIds, E> {
+        Ok(no_list(value.to_string()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<HashIds, E> {
+        Ok(no_list(value.to_string()))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<HashIds, E> {
+        Ok(no_list(format!("\"{text}\"")))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<HashIds, A::Error> {

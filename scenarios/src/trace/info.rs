@@ -196,12 +196,12 @@ impl Sums {
         for step in &play.agents[agent].steps {
             match step {
                 Step::Start { agent, time_ns, .. } => {
-                    new_blocks += self.add_agent(play, *agent as usize, begin_ns + time_ns, longest_ns);
+                    new_blocks += self.add_agent(play, *agent as usize, begin_ns.saturating_add(*time_ns), longest_ns);
                 }
                 Step::Request(request) => {
                     self.add_request(request.input_tokens.into(), request.output_tokens.into());
                     new_blocks += self.add_blocks(&request.blocks);
-                    *longest_ns = (*longest_ns).max(begin_ns + request.time_ns);
+                    *longest_ns = (*longest_ns).max(begin_ns.saturating_add(request.time_ns));
                 }
             }
         }

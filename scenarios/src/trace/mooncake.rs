@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::field::{Fault, Scalar};
+use super::field::{Fault, Scalar, object};
 use super::hash_ids::{BlockRun, HashIds};
 use super::rows::Rows;
 use crate::workload::InputError;
@@ -58,7 +58,7 @@ struct Wire<'a> {
 /// # Errors
 /// The first field that cannot be used.
 pub fn parse_row(line: &[u8], block_size: u32) -> Result<MooncakeRow, Fault> {
-    let wire: Wire = serde_json::from_slice(line).map_err(|error| Fault::json(&error, line))?;
+    let wire: Wire = object(line)?;
     let input_tokens = wire.input_length.tokens("input_length", 1)?;
     let blocks = u64::from(input_tokens.div_ceil(block_size));
     let delay_ns = if wire.delay_ms.is_absent() { 0 } else { wire.delay_ms.time_ns("delay_ms", MS)? };

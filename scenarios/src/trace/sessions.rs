@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Deserializer};
 use servesim_engine::content::Run;
 
-use super::field::{Fault, LONGEST_TOKENS, Scalar};
+use super::field::{Fault, LONGEST_TOKENS, Scalar, object};
 use super::rows::Rows;
 use crate::workload::InputError;
 
@@ -86,7 +86,7 @@ impl TokenRuns {
 /// # Errors
 /// The first field that cannot be used.
 pub fn parse_row(line: &[u8]) -> Result<SessionRow, Fault> {
-    let wire: Wire = serde_json::from_slice(line).map_err(|error| Fault::json(&error, line))?;
+    let wire: Wire = object(line)?;
     let turn = wire.turn.integer("turn", 0..=u64::from(u32::MAX))? as u32;
     Ok(SessionRow {
         lane: wire.lane.integer("lane", 0..=65_535)? as u32,

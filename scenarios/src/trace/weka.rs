@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::field::{Fault, Scalar};
+use super::field::{Fault, Scalar, object};
 use super::hash_ids::{BlockRun, HashIds};
 use super::lines::unreadable;
 use super::rows::Rows;
@@ -124,7 +124,7 @@ struct WireRow<'a> {
 /// # Errors
 /// The first field that cannot be used, dotted with the index of its request.
 pub fn parse_play(line: &[u8]) -> Result<Play, Fault> {
-    let wire: WirePlay = serde_json::from_slice(line).map_err(|error| Fault::json(&error, line))?;
+    let wire: WirePlay = object(line)?;
     let id = match &wire.id {
         Scalar::Text(name) => name.to_string(),
         other => other.to_string(),

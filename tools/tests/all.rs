@@ -1,0 +1,8 @@
+//! Tests of the program as a user calls it, one module a kind.
+
+mod bad_input;
+mod bad_settings;
+mod command_line;
+mod program;
+mod trace_info;
+mod verify;
