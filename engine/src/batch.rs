@@ -94,11 +94,24 @@ pub struct Peek {
     pub events: Vec<crate::events::Event>,
 }
 
+/// How far a stride may go.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StrideLimits {
+    /// No pass starts at or after this time, in nanoseconds: something arrives then.
+    pub(crate) until_ns: u64,
+    /// The most passes.
+    pub(crate) passes: u64,
+}
+
 /// What the systems of an iteration tell each other before a batch is complete.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// Whether the pass is only looked at.
     pub(crate) peeking: bool,
+    /// How far a stride may go.
+    pub(crate) stride: StrideLimits,
+    /// How many passes the last stride had.
+    pub(crate) stride_passes: u64,
     /// Whether `admit` shall try waiting requests.
     pub(crate) admitting: bool,
     /// Why the pass is undone, if it is.

@@ -8,7 +8,7 @@
 use bevy_ecs::prelude::{IntoScheduleConfigs, Resource, Schedule, World};
 use bevy_ecs::schedule::{LogLevel, ScheduleBuildSettings, ScheduleLabel};
 
-use crate::batch::Plan;
+use crate::batch::{Plan, Refusal, StrideLimits};
 use crate::cache::Cache;
 use crate::config::EngineConfig;
 use crate::journal::Mark;
@@ -93,40 +93,42 @@ impl Iteration {
 
     /// Takes what was asked into the worker.
     pub(crate) fn enter(&mut self, world: &mut World) {
-        if !world.resource::<Scheduler>().inbox.asked.is_empty() {
-            self.enter.run(world);
-        }
+        self.enter.run(world);
     }
 
-    /// Runs one iteration. Whether it was refused is in the plan.
-    pub(crate) fn run(&mut self, world: &mut World) {
-        self.enter(world);
-        begin(world);
+    /// Runs one iteration, and returns why it was refused, if it was.
+    pub(crate) fn run(&mut self, world: &mut World) -> Option<Refusal> {
         self.choose.run(world);
-        if world.resource::<Pass>().plan.refusal.is_none() {
+        let refusal = world.resource_mut::<Pass>().plan.refusal.take();
+        if refusal.is_none() {
             self.commit.run(world);
         } else {
             self.undo.run(world);
         }
+        refusal
     }
 
-    /// Runs a stride of decode passes that only count. How many there were, if any, is in the record; whether the first one
-    /// was refused is in the plan.
-    pub(crate) fn stride(&mut self, world: &mut World) {
+    /// Runs a stride of decode passes that only count, and returns how many there were and why the first one was refused.
+    pub(crate) fn stride(&mut self, world: &mut World, limits: StrideLimits) -> (u64, Option<Refusal>) {
+        world.resource_mut::<Pass>().plan.stride = limits;
         self.stride.run(world);
+        let plan = &mut world.resource_mut::<Pass>().into_inner().plan;
+        (plan.stride_passes, plan.refusal.take())
     }
 }
 
-/// Opens the transaction.
-fn begin(world: &mut World) {
-    let scheduler = world.resource::<Scheduler>();
-    let (queue, running) = (scheduler.queue.numbers, scheduler.running.numbers);
-    let ended_requests = scheduler.requests.ended();
-    let cache = world.resource_mut::<Cache>().into_inner();
+/// Opens the transaction: the first thing that `settle` does.
+pub(crate) fn begin(cache: &mut Cache, scheduler: &Scheduler, pass: &mut Pass) {
     cache.journal.begin();
-    let (pool, tree) = (cache.pool.numbers, cache.tree.numbers);
-    let pass = world.resource_mut::<Pass>().into_inner();
     pass.record.reset();
-    let (rejected, dropped) = (pass.record.rejected.len(), pass.record.dropped.len());
-    pass.mark = Some(Mark { pool, tree, queue, running, ratio: pass.ratio, ended_requests, rejected, dropped });
+    pass.mark = Some(Mark {
+        pool: cache.pool.numbers,
+        tree: cache.tree.numbers,
+        queue: scheduler.queue.numbers,
+        running: scheduler.running.numbers,
+        ratio: pass.ratio,
+        ended_requests: scheduler.requests.ended(),
+        rejected: pass.record.rejected.len(),
+        dropped: pass.record.dropped.len(),
+    });
 }

@@ -61,8 +61,6 @@ pub struct PassRecord {
     pub after_results: Gauges,
     /// What was published.
     pub published: Published,
-    /// Whether the iteration was committed, so that what `enter` noted has been told.
-    pub(crate) committed: bool,
 }
 
 impl PassRecord {

@@ -2,7 +2,7 @@
 
 use bevy_ecs::prelude::World;
 
-use crate::batch::{BatchMode, Peek, Refusal};
+use crate::batch::{BatchMode, Peek, Refusal, StrideLimits};
 use crate::cache::Cache;
 use crate::check::{self, Violation};
 use crate::config::{ConfigError, EngineConfig, Role};
@@ -16,7 +16,6 @@ use crate::record::PassRecord;
 use crate::request::{RequestKey, RequestSpec};
 use crate::results;
 use crate::scheduler::Scheduler;
-use crate::systems::stride::StrideLimits;
 use crate::timing::{Clock, PassShape, Timing, TimingError, TimingModel};
 use crate::tree::Tree;
 
@@ -86,6 +85,12 @@ pub enum SubmitError {
 pub struct Worker {
     world: World,
     iteration: Iteration,
+    /// Whether the inbox holds anything.
+    asked: bool,
+    /// Whether the last batch was a decode batch, without which there is no stride.
+    decoded_last: bool,
+    /// Whether the record's notes of who was rejected or dropped have been told.
+    told: bool,
 }
 
 impl Worker {
@@ -100,8 +105,7 @@ impl Worker {
         world.insert_resource(Scheduler::new(&config));
         world.insert_resource(Pass::new(&config));
         world.insert_resource(Timing { model: timing });
-        world.init_resource::<StrideLimits>();
-        Ok(Worker { world, iteration: Iteration::new() })
+        Ok(Worker { world, iteration: Iteration::new(), asked: false, decoded_last: false, told: false })
     }
 
     fn cache(&self) -> &Cache {
@@ -171,12 +175,15 @@ impl Worker {
 
     fn ask(&mut self, asked: Asked) {
         self.scheduler_mut().inbox.asked.push(asked);
+        self.asked = true;
     }
 
     /// Takes what was asked into the worker without running a pass. [`Worker::step`] does so by itself.
     pub fn enter(&mut self) {
-        self.forget_entered();
-        self.iteration.enter(&mut self.world);
+        self.forget_told();
+        if std::mem::take(&mut self.asked) {
+            self.iteration.enter(&mut self.world);
+        }
     }
 
     /// Runs one iteration. Its record stays readable until the next one.
@@ -184,12 +191,9 @@ impl Worker {
     /// # Errors
     /// The pass was refused and undone.
     pub fn step(&mut self) -> Result<&PassRecord, StepError> {
-        self.forget_entered();
-        self.iteration.run(&mut self.world);
-        match self.pass_mut().plan.refusal.take() {
-            Some(Refusal::Error(error)) => Err(error),
-            _ => Ok(self.record()),
-        }
+        self.enter();
+        let refusal = self.iteration.run(&mut self.world);
+        self.note(refusal)
     }
 
     /// Runs iterations until something happens: a stride of decode passes in which no row ends, nothing arrives or is
@@ -199,14 +203,15 @@ impl Worker {
     /// # Errors
     /// The first pass was refused and undone.
     pub fn advance(&mut self, until_ns: u64, most: u64) -> Result<&PassRecord, StepError> {
-        self.forget_entered();
-        *self.world.resource_mut::<StrideLimits>() = StrideLimits { until_ns, passes: most };
-        self.iteration.stride(&mut self.world);
-        match self.pass_mut().plan.refusal.take() {
-            Some(Refusal::Error(error)) => Err(error),
-            _ if self.record().passes > 0 => Ok(self.record()),
-            _ => self.step(),
+        if self.decoded_last && !self.asked {
+            self.forget_told();
+            let limits = StrideLimits { until_ns, passes: most };
+            let (passes, refusal) = self.iteration.stride(&mut self.world, limits);
+            if passes > 0 || refusal.is_some() {
+                return self.note(refusal);
+            }
         }
+        self.step()
     }
 
     /// What the next iteration would do, if it came now: a pass that is undone, without asking the timing model.
@@ -214,15 +219,34 @@ impl Worker {
     /// # Errors
     /// The pool could not hold the pass.
     pub fn peek(&mut self) -> Result<Peek, StepError> {
-        self.forget_entered();
+        self.enter();
         self.pass_mut().plan.peeking = true;
-        self.iteration.run(&mut self.world);
-        let plan = &mut self.pass_mut().plan;
-        plan.peeking = false;
-        match plan.refusal.take() {
+        let refusal = self.iteration.run(&mut self.world);
+        self.pass_mut().plan.peeking = false;
+        match refusal {
             Some(Refusal::Error(error)) => Err(error),
             Some(Refusal::Peek(peek)) => Ok(peek),
             None => Ok(Peek::default()),
+        }
+    }
+
+    /// What is left to do after an iteration or a stride: its record is to be told once.
+    fn note(&mut self, refusal: Option<Refusal>) -> Result<&PassRecord, StepError> {
+        if let Some(Refusal::Error(error)) = refusal {
+            return Err(error);
+        }
+        let record = &self.world.resource::<Pass>().record;
+        self.decoded_last = record.mode == BatchMode::Decode;
+        self.told = !record.rejected.is_empty() || !record.dropped.is_empty();
+        Ok(record)
+    }
+
+    /// What `enter` noted belongs to one committed record only.
+    fn forget_told(&mut self) {
+        if std::mem::take(&mut self.told) {
+            let record = &mut self.pass_mut().record;
+            record.rejected.clear();
+            record.dropped.clear();
         }
     }
 
@@ -248,15 +272,6 @@ impl Worker {
     /// The first one that does not hold.
     pub fn check(&self) -> Result<(), Violation> {
         check::check(self.cache(), self.scheduler())
-    }
-
-    /// What `enter` noted belongs to one committed record only.
-    fn forget_entered(&mut self) {
-        let record = &mut self.pass_mut().record;
-        if std::mem::take(&mut record.committed) {
-            record.rejected.clear();
-            record.dropped.clear();
-        }
     }
 
     /// The record of the last iteration.

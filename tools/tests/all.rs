@@ -3,6 +3,7 @@
 mod bad_input;
 mod bad_settings;
 mod command_line;
+mod documents;
 mod program;
 mod trace_info;
 mod verify;

@@ -20,7 +20,6 @@ pub(crate) fn observe(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>
     }
     record.after_results = gauges(cache, ratio);
     record.iteration = clock.iteration;
-    record.committed = true;
     clock.iteration += 1;
     std::mem::swap(&mut batches.next, &mut batches.last);
     let last = batches.last.number;

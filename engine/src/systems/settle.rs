@@ -1,4 +1,4 @@
-//! `settle`: what the last iteration left over (`behaviour.md` section 1, steps 2a to 2c).
+//! `settle`: what the last iteration left over (`behaviour.md` section 1, steps 2a to 2c). Opens the transaction.
 //!
 //! Reads the last batch; writes the chunked request, the running batch, the cache and the record.
 
@@ -7,7 +7,7 @@ use bevy_ecs::prelude::ResMut;
 use crate::batch::{Batch, BatchMode};
 use crate::cache::Cache;
 use crate::config::Role;
-use crate::iteration::Pass;
+use crate::iteration::{Pass, begin};
 use crate::record::PassRecord;
 use crate::request::RequestKey;
 use crate::requests::Requests;
@@ -18,6 +18,7 @@ use crate::systems::enter::{drop_if_waiting, mark_if_in_batch};
 /// Carries out a pending abort of the chunked request, inserts its last chunk, and merges the last extend batch.
 pub(crate) fn settle(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, mut pass: ResMut<Pass>) {
     let cache = &mut *cache;
+    begin(cache, &scheduler, &mut pass);
     let Scheduler { requests, queue, running, batches, .. } = &mut *scheduler;
     let record = &mut pass.record;
     if let Some(request) = running.numbers.chunked_abort {

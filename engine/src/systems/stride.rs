@@ -3,9 +3,7 @@
 //! Reads the queue, the event queue and the batches; asks the timing model; writes the clocks of the running batch, the pool's
 //! counts, the ratio and the clock. A pass of a stride does what a single pass would: each row commits and produces a token,
 //! the ratio decays by one subtraction, the clock moves. It costs O(1) whatever the batch. A pass is priced before it changes
-//! anything, so that a refused one leaves no trace.
-
-use bevy_ecs::resource::Resource;
+//! anything, so that a refused one leaves no trace. Rows that have finished are dropped by the first pass, as by any decode.
 
 use crate::batch::{BatchMode, Batches, Plan, Refusal};
 use crate::cache::Cache;
@@ -13,31 +11,23 @@ use crate::config::Role;
 use crate::iteration::Pass;
 use crate::queue::{Inbox, Queue};
 use crate::ratio::NewTokenRatio;
-use crate::record::{Gauges, PassRecord};
+use crate::record::PassRecord;
+use crate::request::RequestKey;
 use crate::requests::Requests;
 use crate::running::Running;
 use crate::scheduler::Scheduler;
+use crate::systems::commit::gauges;
 use crate::systems::price::fits_clock;
 use crate::timing::{Clock, PassShape, Timing};
 use crate::worker::StepError;
-use bevy_ecs::prelude::{Res, ResMut};
-
-/// How far a stride may go.
-#[derive(Resource, Clone, Copy, Debug, Default)]
-pub(crate) struct StrideLimits {
-    /// No pass starts at or after this time, in nanoseconds: something arrives then.
-    pub(crate) until_ns: u64,
-    /// The most passes.
-    pub(crate) passes: u64,
-}
+use bevy_ecs::prelude::ResMut;
 
 /// What a stride reads and writes.
 pub(crate) struct Stride<'a> {
     cache: &'a mut Cache,
-    limits: &'a StrideLimits,
     inbox: &'a Inbox,
     queue: &'a Queue,
-    requests: &'a Requests,
+    requests: &'a mut Requests,
     running: &'a mut Running,
     ratio: &'a mut NewTokenRatio,
     clock: &'a mut Clock,
@@ -53,20 +43,18 @@ pub(crate) fn stride(
     mut scheduler: ResMut<Scheduler>,
     mut pass: ResMut<Pass>,
     mut timing: ResMut<Timing>,
-    limits: Res<StrideLimits>,
 ) {
     let Scheduler { inbox, queue, requests, running, batches, .. } = &mut *scheduler;
     let Pass { plan, record, ratio, clock, .. } = &mut *pass;
     let (cache, timing) = (&mut *cache, &mut *timing);
-    let mut stride =
-        Stride { cache, limits: &limits, inbox, queue, requests, running, ratio, clock, batches, timing, plan, record };
-    stride.record.passes = 0;
+    let mut stride = Stride { cache, inbox, queue, requests, running, ratio, clock, batches, timing, plan, record };
+    stride.plan.stride_passes = 0;
     if !stride.only_counts() {
         return;
     }
     let mut passes = 0;
     let started_ns = stride.clock.now_ns;
-    while passes < stride.limits.passes && stride.next_is_quiet() {
+    while passes < stride.plan.stride.passes && stride.next_is_quiet() {
         match stride.price() {
             Ok(duration_ns) => stride.pass(duration_ns),
             Err(refusal) if passes == 0 => {
@@ -87,49 +75,71 @@ impl Stride<'_> {
     /// What holds for a whole stride: nothing but the running rows can change.
     fn only_counts(&self) -> bool {
         let numbers = &self.running.numbers;
-        let queue_moves = !self.queue.is_empty() && (!numbers.full || self.cache.config.preempts());
         self.cache.config.role == Role::Unified
             && self.batches.last.mode == BatchMode::Decode
             && numbers.chunked.is_none()
             && numbers.chunked_abort.is_none()
-            && numbers.finished_rows == 0
             && numbers.prefill_defer == 0
             && !numbers.prefill_only
-            && !self.running.rows().is_empty()
-            && !queue_moves
+            && self.rows_left() > 0
             && self.inbox.asked.is_empty()
-            && self.requests.ended() == 0
     }
 
-    /// What must hold for each pass: no row ends, no page runs short, nothing is published, nothing arrives.
+    /// Rows that decode: those that have finished are dropped first.
+    fn rows_left(&self) -> u64 {
+        self.running.rows().len() as u64 - u64::from(self.running.numbers.finished_rows)
+    }
+
+    /// What must hold for each pass: the queue does not move, no row ends, no page runs short, nothing is published or arrives.
     fn next_is_quiet(&self) -> bool {
         let numbers = &self.running.numbers;
-        let rows = self.running.rows().len() as u64;
+        let rows = self.rows_left();
+        let queue_moves = !self.queue.is_empty() && (!numbers.full || self.cache.config.preempts());
         let publishes = !self.cache.events.is_empty()
             && (self.clock.decode_batches + 1).is_multiple_of(u64::from(self.cache.config.decode_log_interval));
         numbers.results + 1 < numbers.next_end
             && self.cache.pool.free_tokens() >= rows * u64::from(self.cache.config.page_size)
-            && self.clock.now_ns < self.limits.until_ns
+            && self.clock.now_ns < self.plan.stride.until_ns
             && !publishes
+            && !queue_moves
     }
 
     fn price(&mut self) -> Result<u64, Refusal> {
-        let rows = self.running.rows().len();
+        let rows = self.rows_left();
         let shape = PassShape {
             decode_rows: rows as u32,
-            decode_kv_tokens: self.running.committed_tokens() + rows as u64,
+            decode_kv_tokens: self.running.committed_tokens() - self.finished_tokens() + rows,
             ..PassShape::default()
         };
         let starts_ns = self.clock.now_ns.saturating_add(self.clock.in_flight_ns);
         let answer = self.timing.model.duration_ns(&shape);
         answer.and_then(|duration_ns| fits_clock(starts_ns, duration_ns)).map_err(|error| {
-            let request = self.running.rows()[0];
+            let left = |&&row: &&RequestKey| self.requests.get(row).finish.is_none();
+            let request = *self.running.rows().iter().find(left).expect("a row is left");
             let tag = self.requests.spec(request).tag;
             Refusal::Error(StepError::Timing { mode: BatchMode::Decode, shape, tag, request, error })
         })
     }
 
+    /// KV tokens of rows that have finished and are still counted.
+    fn finished_tokens(&self) -> u64 {
+        if self.running.numbers.finished_rows == 0 {
+            return 0;
+        }
+        let rows = self.running.rows().iter().map(|&row| self.requests.get(row));
+        rows.filter(|row| row.finish.is_some()).map(|row| u64::from(self.running.committed(row))).sum()
+    }
+
+    /// Drops the rows that have finished; a batch that lost rows is no longer latched.
+    fn drop_finished(&mut self) {
+        if self.running.numbers.finished_rows > 0 {
+            self.running.leave_all(self.requests, &mut self.cache.journal, |_, progress| progress.finish.is_some());
+            self.running.numbers.full = false;
+        }
+    }
+
     fn pass(&mut self, duration_ns: u64) {
+        self.drop_finished();
         self.ratio.decay();
         let pages = self.running.rows_at_page_end();
         self.cache.pool.take_for_decode(pages);
@@ -155,21 +165,18 @@ impl Stride<'_> {
         self.batches.last.number += passes;
         self.batches.last.decode_rows = rows;
         self.batches.next.number += passes;
-        let gauges = Gauges {
-            free_tokens: self.cache.pool.free_tokens(),
-            evictable_tokens: self.cache.tree.numbers.evictable_tokens,
-            protected_tokens: self.cache.tree.numbers.protected_tokens,
-            new_token_ratio: self.ratio.current(),
-        };
+        let contents = &mut self.cache.contents;
+        self.requests.drop_ended(self.batches.last.number, |_, spec| contents.release(spec.content));
+        let gauges = gauges(self.cache, self.ratio);
         let record = &mut *self.record;
         record.reset();
         record.passes = passes;
+        self.plan.stride_passes = passes;
         record.mode = BatchMode::Decode;
         record.decode_rows = rows;
         record.duration_ns = self.clock.now_ns - started_ns;
         record.after_schedule = gauges;
         record.after_results = gauges;
         record.iteration = self.clock.iteration - 1;
-        record.committed = true;
     }
 }
