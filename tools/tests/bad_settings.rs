@@ -143,9 +143,17 @@ fn a_run_that_fails_says_so_with_exit_code_1() {
     assert!(stuck.stderr.contains("no request can make progress: pool 128 tokens"), "{}", stuck.stderr);
     assert!(stuck.stderr.contains("request 0 waits with 60 prompt"), "{}", stuck.stderr);
     // A clock that passes its end.
-    let late = "timing.decode_ms=1000000000";
-    let late = servesim(&["run", "coding-agent", "--set", late, "--set", "workload.requests=1500"]);
+    let call =
+        ["run", "coding-agent", "--set", "timing.decode_ms=1000000000", "--set", "workload.requests=1500", "--json"];
+    let late = servesim(&call);
     assert_eq!((late.code, late.stdout.as_str()), (1, ""), "{}", late.stderr);
     assert!(late.stderr.contains("overflows the clock"), "{}", late.stderr);
     assert_eq!(late.stderr.matches("overflows the clock").count(), 1, "said once: {}", late.stderr);
+    // The same run goes on without the requests whose passes are refused, and every one of them has an end.
+    let skipping = servesim(&[&call[..], &["--set", "timing.on_error=skip"]].concat()).succeeds();
+    let requests = &skipping.json()["requests"];
+    let count = |name: &str| requests[name].as_u64().expect("a number");
+    assert_eq!((count("submitted"), count("completed") + count("rejected")), (1500, 1500));
+    assert!(count("completed") > 0 && count("rejected") > 0, "{requests}");
+    assert_eq!(skipping.stderr.matches("overflows the clock").count() as u64, count("rejected"));
 }

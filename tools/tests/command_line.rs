@@ -142,6 +142,12 @@ fn set_changes_the_result_and_print_config_says_where_values_come_from() {
 }
 
 #[test]
+fn checks_after_each_pass_change_nothing() {
+    let checked = servesim(&[&SHORT[..], &["--check"]].concat()).succeeds();
+    assert_eq!(checked.stdout, servesim(&SHORT).stdout);
+}
+
+#[test]
 fn the_seed_decides_what_is_generated() {
     let seeded = |seed: &str| servesim(&[&SHORT[..], &["--set", seed]].concat()).succeeds().stdout;
     assert_eq!(seeded("seed=42"), servesim(&SHORT).stdout, "42 is the default");

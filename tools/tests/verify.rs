@@ -30,6 +30,16 @@ fn a_recorded_case_is_equal() {
 }
 
 #[test]
+fn refused_passes_leave_no_trace() {
+    let recordings = ["retraction_page16.json.gz", "bug_over_eviction_16.json.gz"].map(golden);
+    for seed in ["1", "18446744073709551615"] {
+        let said = servesim(&["verify", "--quiet", "--refuse", seed, &recordings[0], &recordings[1]]).succeeds();
+        assert_eq!(said.stdout, "2 of 2 equal\n");
+    }
+    assert_eq!(servesim(&["verify", "--refuse", "x", &recordings[0]]).code, 2);
+}
+
+#[test]
 fn one_changed_value_is_found_with_its_place() {
     let files = Files::new();
     let changes = [

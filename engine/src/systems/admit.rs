@@ -18,7 +18,7 @@ use crate::request::{Reject, RequestKey};
 use crate::requests::{Requests, State};
 use crate::running::Running;
 use crate::scheduler::Scheduler;
-use crate::systems::enter::{preference, put_in_queue};
+use crate::systems::enter::{preference, put_in_queue, turn_away};
 use crate::systems::order::{allocatable, prefill_work};
 use crate::systems::settle::free_slot;
 use bevy_ecs::prelude::{Local, ResMut};
@@ -444,13 +444,8 @@ impl Admit<'_> {
     fn close(&mut self, admitted: usize) {
         if self.batches.next.extend.is_empty() {
             for request in std::mem::take(&mut self.plan.preempted) {
-                let tag = self.requests.spec(request).tag;
-                if self.requests.get(request).aborting {
-                    self.record.dropped.push(tag);
-                } else {
-                    self.record.rejected.push((tag, Reject::LostByPreemption));
-                }
-                self.requests.end(request, &mut self.cache.journal);
+                let journal = &mut self.cache.journal;
+                turn_away(self.requests, self.record, journal, request, Reject::LostByPreemption);
             }
             return;
         }

@@ -136,16 +136,13 @@ pub(crate) fn put_in_queue(
 ) {
     let full = config.max_queued_requests.is_some_and(|limit| queue.len() + 1 > limit as usize);
     if full && config.role == Role::Unified {
-        let tag = requests.spec(request).tag;
         let Some(at) = displaced_by(config, requests, queue, request) else {
-            record.rejected.push((tag, Reject::QueueFull));
-            requests.end(request, journal);
+            turn_away(requests, record, journal, request, Reject::QueueFull);
             return;
         };
         let displaced = queue.at(at);
         queue.remove_at(at, journal);
-        record.rejected.push((requests.spec(displaced).tag, Reject::Displaced));
-        requests.end(displaced, journal);
+        turn_away(requests, record, journal, displaced, Reject::Displaced);
     }
     let entry = queue.put(request, journal);
     let counter = running.numbers.processed_tokens;
@@ -154,6 +151,23 @@ pub(crate) fn put_in_queue(
         progress.queue_entry = entry;
         progress.entry_counter = counter;
     });
+}
+
+/// Ends a request that has no place; one whose cancellation was under way is dropped rather than rejected.
+pub(crate) fn turn_away(
+    requests: &mut Requests,
+    record: &mut PassRecord,
+    journal: &mut Journal,
+    request: RequestKey,
+    reason: Reject,
+) {
+    let tag = requests.spec(request).tag;
+    if requests.get(request).aborting {
+        record.dropped.push(tag);
+    } else {
+        record.rejected.push((tag, reason));
+    }
+    requests.end(request, journal);
 }
 
 /// The position of the least preferred waiting request, if the newcomer is strictly preferred to it.
