@@ -102,7 +102,12 @@ pub enum Reject {
     /// The queue was full and the request not preferred to any that waits.
     QueueFull,
     /// The queue was full and a preferred request took the place.
-    Displaced,
+    Displaced {
+        /// The tag of that request.
+        by: u64,
+        /// Whether its cancellation was under way: it had been cancelled while it ran, and was retracted before it ended.
+        cancelled: bool,
+    },
     /// It was preempted for a request that was then not admitted; the reference forgets it.
     LostByPreemption,
     /// The caller gave it up after a refused pass.
@@ -116,7 +121,9 @@ impl std::fmt::Display for Reject {
                 write!(f, "the prompt has {prompt_tokens} tokens, at most {longest} fit")
             }
             Reject::QueueFull => f.write_str("the request queue is full"),
-            Reject::Displaced => f.write_str("a higher priority request took its place in a full queue"),
+            Reject::Displaced { by, .. } => {
+                write!(f, "request {by} of a better priority took its place in a full queue")
+            }
             Reject::LostByPreemption => f.write_str("lost by preemption"),
             Reject::Refused => f.write_str("dropped after the timing model refused its pass"),
         }

@@ -14,7 +14,7 @@ use servesim_engine::config::{
 use servesim_engine::content::{ContentError, MAX_STREAM_TOKENS, Run};
 use servesim_engine::events::{Event, EventKind};
 use servesim_engine::record::{Finished, PassRecord};
-use servesim_engine::request::{RequestKey, RequestSpec, Transfer};
+use servesim_engine::request::{Reject, RequestKey, RequestSpec, Transfer};
 use servesim_engine::timing::{Constant, PassShape, TimingError, TimingModel};
 use servesim_engine::worker::{StepError, SubmitError, Worker};
 
@@ -401,13 +401,14 @@ impl<'c> Player<'c> {
         let finished = finished.into_iter().map(|finished| {
             (self.name(finished.tag), finished.finish.as_str().to_owned(), u64::from(finished.produced_tokens))
         });
+        let (rejected, dropped) = self.turned_away(record, &submitted);
         let waiting: Vec<String> = self.names_of(&self.worker.waiting().collect::<Vec<_>>());
         let log = PassLog {
             pass,
             submitted,
-            rejected: self.in_submission_order(record.rejected.iter().map(|&(tag, _)| tag)),
+            rejected: self.in_submission_order(rejected),
             abort_requested,
-            dropped: self.in_submission_order(record.dropped.iter().copied()),
+            dropped: self.in_submission_order(dropped),
             batch: self.batch(record),
             retracted: self.in_submission_order(record.retracted.iter().copied()),
             finished: finished.collect(),
@@ -424,6 +425,23 @@ impl<'c> Player<'c> {
             }
         }
         log
+    }
+
+    /// Who the recorder says was rejected, and who dropped. A request that was displaced while its cancellation was under way
+    /// is dropped to it; it is rejected too if a newcomer displaced it.
+    fn turned_away(&self, record: &PassRecord, submitted: &[String]) -> (Vec<u64>, Vec<u64>) {
+        let (mut rejected, mut dropped) = (Vec::new(), record.dropped.clone());
+        for &(tag, reason) in &record.rejected {
+            let Reject::Displaced { by, cancelled: true } = reason else {
+                rejected.push(tag);
+                continue;
+            };
+            dropped.push(tag);
+            if submitted.iter().any(|name| *name == self.names[by as usize]) {
+                rejected.push(tag);
+            }
+        }
+        (rejected, dropped)
     }
 
     fn batch(&self, record: &PassRecord) -> Option<BatchLog> {

@@ -142,7 +142,10 @@ pub(crate) fn put_in_queue(
         };
         let displaced = queue.at(at);
         queue.remove_at(at, journal);
-        turn_away(requests, record, journal, displaced, Reject::Displaced);
+        let cancelled = requests.get(displaced).aborting;
+        let reason = Reject::Displaced { by: requests.spec(request).tag, cancelled };
+        record.rejected.push((requests.spec(displaced).tag, reason));
+        requests.end(displaced, journal);
     }
     let entry = queue.put(request, journal);
     let counter = running.numbers.processed_tokens;
