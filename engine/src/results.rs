@@ -101,6 +101,12 @@ fn take_decode(commit: &mut Commit) {
     }
     let Commit { requests, running, cache, record, .. } = commit;
     running.numbers.results += 1;
+    end_rows(cache, requests, running, record);
+}
+
+/// Finishes the rows of the running batch whose last token was just produced, in row order; none is looked at before the
+/// earliest end.
+pub(crate) fn end_rows(cache: &mut Cache, requests: &mut Requests, running: &mut Running, record: &mut PassRecord) {
     if running.numbers.results < running.numbers.next_end {
         return;
     }

@@ -196,8 +196,8 @@ impl Worker {
         self.note(refusal)
     }
 
-    /// Runs iterations until something happens: a stride of decode passes in which no row ends, nothing arrives or is
-    /// published and no memory runs short, or else one iteration. The record says how many passes it stands for. No pass of
+    /// Runs iterations until something happens: a stride of decode passes in which nothing arrives or is published
+    /// and no memory runs short, up to one in which rows end, or else one iteration. The record says how many passes it stands for. No pass of
     /// a stride starts at or after `until_ns`, and there are at most `most` of them. Equal to as many single steps.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! Reads the queue, the event queue and the batches; asks the timing model; writes the clocks of the running batch, the pool's
 //! counts, the ratio and the clock. A pass of a stride does what a single pass would: each row commits and produces a token,
 //! the ratio decays by one subtraction, the clock moves. It costs O(1) whatever the batch. A pass is priced before it changes
-//! anything, so that a refused one leaves no trace. Rows that have finished are dropped by the first pass, as by any decode.
+//! anything, so that a refused one leaves no trace. A pass in which rows end is the last one of its stride. Rows that have finished are dropped by the first pass, as by any decode.
 
 use crate::batch::{BatchMode, Batches, Plan, Refusal};
 use crate::cache::Cache;
@@ -14,6 +14,7 @@ use crate::ratio::NewTokenRatio;
 use crate::record::PassRecord;
 use crate::request::RequestKey;
 use crate::requests::Requests;
+use crate::results;
 use crate::running::Running;
 use crate::scheduler::Scheduler;
 use crate::systems::commit::gauges;
@@ -52,22 +53,23 @@ pub(crate) fn stride(
     if !stride.only_counts() {
         return;
     }
-    let mut passes = 0;
     let started_ns = stride.clock.now_ns;
-    while passes < stride.plan.stride.passes && stride.next_is_quiet() {
+    while stride.plan.stride_passes < stride.plan.stride.passes && stride.next_is_quiet() {
         match stride.price() {
             Ok(duration_ns) => stride.pass(duration_ns),
-            Err(refusal) if passes == 0 => {
+            Err(refusal) if stride.plan.stride_passes == 0 => {
                 stride.plan.refusal = Some(refusal);
                 return;
             }
             // A refused pass ends the stride before it. It is the next one, and the model is asked for it again then.
             Err(_) => break,
         }
-        passes += 1;
+        if !stride.record.finished.is_empty() {
+            break;
+        }
     }
-    if passes > 0 {
-        stride.note(passes, started_ns);
+    if stride.plan.stride_passes > 0 {
+        stride.note(started_ns);
     }
 }
 
@@ -90,15 +92,15 @@ impl Stride<'_> {
         self.running.rows().len() as u64 - u64::from(self.running.numbers.finished_rows)
     }
 
-    /// What must hold for each pass: the queue does not move, no row ends, no page runs short, nothing is published or arrives.
+    /// What must hold for each pass: the queue does not move, no page runs short, nothing is published or arrives.
     fn next_is_quiet(&self) -> bool {
         let numbers = &self.running.numbers;
         let rows = self.rows_left();
         let queue_moves = !self.queue.is_empty() && (!numbers.full || self.cache.config.preempts());
-        let publishes = !self.cache.events.is_empty()
+        let ends = numbers.results + 1 >= numbers.next_end;
+        let publishes = (ends || !self.cache.events.is_empty())
             && (self.clock.decode_batches + 1).is_multiple_of(u64::from(self.cache.config.decode_log_interval));
-        numbers.results + 1 < numbers.next_end
-            && self.cache.pool.free_tokens() >= rows * u64::from(self.cache.config.page_size)
+        self.cache.pool.free_tokens() >= rows * u64::from(self.cache.config.page_size)
             && self.clock.now_ns < self.plan.stride.until_ns
             && !publishes
             && !queue_moves
@@ -139,6 +141,10 @@ impl Stride<'_> {
     }
 
     fn pass(&mut self, duration_ns: u64) {
+        if self.plan.stride_passes == 0 {
+            self.record.reset();
+        }
+        self.plan.stride_passes += 1;
         self.drop_finished();
         self.ratio.decay();
         let pages = self.running.rows_at_page_end();
@@ -154,10 +160,15 @@ impl Stride<'_> {
         }
         self.clock.decode_batches += 1;
         self.clock.iteration += 1;
+        if self.running.numbers.results >= self.running.numbers.next_end {
+            self.record.after_schedule = gauges(self.cache, self.ratio);
+            results::end_rows(self.cache, self.requests, self.running, self.record);
+        }
     }
 
     /// Notes the stride in the record and in the last batch.
-    fn note(&mut self, passes: u64, started_ns: u64) {
+    fn note(&mut self, started_ns: u64) {
+        let passes = self.plan.stride_passes;
         if self.cache.config.preempts() {
             self.running.numbers.full = false;
         }
@@ -169,13 +180,13 @@ impl Stride<'_> {
         self.requests.drop_ended(self.batches.last.number, |_, spec| contents.release(spec.content));
         let gauges = gauges(self.cache, self.ratio);
         let record = &mut *self.record;
-        record.reset();
         record.passes = passes;
-        self.plan.stride_passes = passes;
         record.mode = BatchMode::Decode;
         record.decode_rows = rows;
         record.duration_ns = self.clock.now_ns - started_ns;
-        record.after_schedule = gauges;
+        if record.finished.is_empty() {
+            record.after_schedule = gauges;
+        }
         record.after_results = gauges;
         record.iteration = self.clock.iteration - 1;
     }
