@@ -380,7 +380,7 @@ impl Admit<'_> {
         }
         let takes_slot = !self.requests.get(request).has_slot;
         self.requests.update(request, &mut self.cache.journal, |progress| {
-            progress.state = if middle { State::Chunked } else { State::Running };
+            progress.state = State::Running;
             if takes_slot {
                 progress.protected = prefix;
             }
@@ -464,6 +464,11 @@ impl Admit<'_> {
             );
         }
         self.plan.preempted = preempted;
+        // A second request that is cut in one pass takes the first one's place, whose row then counts as a last chunk: the
+        // reference keeps track of one only.
+        if let Some(chunked) = self.running.numbers.chunked {
+            self.requests.update(chunked, &mut self.cache.journal, |progress| progress.state = State::Chunked);
+        }
         self.batches.next.middle = self.running.numbers.chunked;
     }
 }
