@@ -171,7 +171,7 @@ pub struct EngineConfig {
     pub enable_mixed_chunk: bool,
     /// Take the results of a batch before the next one is chosen.
     pub disable_overlap_schedule: bool,
-    /// Iterations after an extend batch that do not try another.
+    /// Iterations after an extend batch that do not try another, at most 65,536.
     pub prefill_decode_interval: u32,
     /// Decode batches between two publications of KV events, at least 1.
     pub decode_log_interval: u32,
@@ -284,6 +284,10 @@ impl EngineConfig {
         }
         if self.decode_log_interval == 0 {
             return fail("decode_log_interval", "0".into(), "at least 1 batch");
+        }
+        if self.prefill_decode_interval > 1 << 16 {
+            let found = self.prefill_decode_interval.to_string();
+            return fail("prefill_decode_interval", found, "0 to 65536 iterations");
         }
         if self.new_token_ratio_decay_steps == 0 {
             return fail("new_token_ratio_decay_steps", "0".into(), "at least 1 pass");

@@ -125,15 +125,17 @@ impl Journal {
         self.open = true;
     }
 
-    /// Whether changes are recorded now.
+    /// Whether changes are recorded now. A build with the feature `no-journal` records nothing: it exists to measure what
+    /// recording costs, and cannot undo.
+    #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        self.open
+        self.open && !cfg!(feature = "no-journal")
     }
 
     /// Appends an entry while a transaction is open.
     #[inline]
     pub(crate) fn record(&mut self, op: Op) {
-        if self.open {
+        if self.is_open() {
             self.ops.push(op);
         }
     }
@@ -141,7 +143,7 @@ impl Journal {
     /// Saves a request's progress before a change.
     #[inline]
     pub(crate) fn save_progress(&mut self, request: RequestKey, progress: Progress) {
-        if self.open {
+        if self.is_open() {
             self.saved_progress.push(progress);
             self.ops.push(Op::Progress(request));
         }
@@ -149,7 +151,7 @@ impl Journal {
 
     /// Saves the order of the waiting queue before it is sorted.
     pub(crate) fn save_order(&mut self, order: impl Iterator<Item = RequestKey>) {
-        if self.open {
+        if self.is_open() {
             let before = self.saved_order.len();
             self.saved_order.extend(order);
             self.ops.push(Op::QueueSorted { len: (self.saved_order.len() - before) as u32 });
@@ -169,6 +171,9 @@ impl Journal {
     /// Ends the transaction for undoing: from now on [`Journal::take_back`] yields its entries, last first.
     pub(crate) fn close_for_undo(&mut self) {
         assert!(self.open, "no transaction is open");
+        if cfg!(feature = "no-journal") {
+            panic!("a build without a journal cannot undo a pass");
+        }
         self.open = false;
         self.recorded += self.ops.len() as u64;
     }

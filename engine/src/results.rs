@@ -23,7 +23,7 @@ pub(crate) fn take(commit: &mut Commit, batch: &Batch) {
 
 fn take_extend(commit: &mut Commit, batch: &Batch) {
     for row in &batch.extend {
-        if Some(row.request) != batch.middle && still_runs(&commit.requests, row.request) {
+        if Some(row.request) != batch.middle && still_runs(commit.requests, row.request) {
             match commit.cache.config.role {
                 Role::Unified => take_last_chunk(commit, row.request, row.end),
                 Role::Prefill => hold(commit, row.request, row.end),
@@ -31,7 +31,7 @@ fn take_extend(commit: &mut Commit, batch: &Batch) {
         }
     }
     for &request in &batch.mixed {
-        if still_runs(&commit.requests, request) {
+        if still_runs(commit.requests, request) {
             append_token(commit, request);
         }
     }
@@ -44,7 +44,7 @@ fn still_runs(requests: &Requests, request: RequestKey) -> bool {
 
 fn take_last_chunk(commit: &mut Commit, request: RequestKey, computed: u32) {
     if !append_token(commit, request) {
-        commit.cache.insert_unfinished(&mut commit.requests, request, computed, true);
+        commit.cache.insert_unfinished(commit.requests, request, computed, true);
     }
 }
 
@@ -53,10 +53,10 @@ fn append_token(commit: &mut Commit, request: RequestKey) -> bool {
     let Commit { requests, running, cache, .. } = commit;
     requests.update(request, &mut cache.journal, |progress| progress.produced += 1);
     let produced = i64::from(running.produced(requests.get(request)));
-    note_first_token(requests, &mut commit.record, request, produced);
+    note_first_token(requests, commit.record, request, produced);
     match how_it_ends(requests, request, produced) {
         Some(finish) => {
-            end(cache, requests, running, &mut commit.record, request, finish, true);
+            end(cache, requests, running, commit.record, request, finish, true);
             true
         }
         None => {
@@ -95,7 +95,7 @@ fn how_it_ends(requests: &Requests, request: RequestKey, produced: i64) -> Optio
 fn take_decode(commit: &mut Commit) {
     for index in 0..commit.batches.next.mixed.len() {
         let request = commit.batches.next.mixed[index];
-        if still_runs(&commit.requests, request) {
+        if still_runs(commit.requests, request) {
             append_token(commit, request);
         }
     }

@@ -467,7 +467,7 @@ impl<'c> Player<'c> {
         let cached = !self.worker.config().disable_radix_cache;
         Gauges {
             free: gauges.free_tokens,
-            ratio: (gauges.new_token_ratio * 1e9).round() / 1e9,
+            ratio: nine_digits(gauges.new_token_ratio),
             evictable: cached.then_some(gauges.evictable_tokens),
             protected: cached.then_some(gauges.protected_tokens),
         }
@@ -483,6 +483,11 @@ impl<'c> Player<'c> {
             })
             .collect()
     }
+}
+
+/// The ratio as the recorder rounds it: to nine decimal digits of its exact value, ties to even.
+fn nine_digits(ratio: f64) -> f64 {
+    format!("{ratio:.9}").parse().unwrap_or(ratio)
 }
 
 /// An event without its hashes: as many zeros as it has blocks.

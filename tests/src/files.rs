@@ -20,6 +20,11 @@ pub fn cases(folder: &str) -> Vec<PathBuf> {
     files
 }
 
+/// The folder of scenario files, with the session traces that are the project's own.
+pub fn scenarios() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios")
+}
+
 /// The folder of traces: the one that `SERVESIM_TRACES` names, or `shared/traces` beside the repository. Says so when there
 /// is none.
 pub fn traces() -> Option<PathBuf> {

@@ -4,6 +4,7 @@ mod bad_input;
 mod bad_settings;
 mod command_line;
 mod documents;
+mod memory;
 mod program;
 mod trace_info;
 mod verify;

@@ -199,7 +199,7 @@ impl Admit<'_> {
         }
         let mut reserved = 0;
         for request in self.queue.iter() {
-            let work = prefill_work(&self.requests, request);
+            let work = prefill_work(self.requests, request);
             let charge = self.ceil(work);
             if work >= left || reserved + charge > budget - page {
                 break;
@@ -215,7 +215,7 @@ impl Admit<'_> {
         while admitted < self.queue.len() {
             let request = self.queue.at(admitted);
             let rows = self.batches.next.extend.len() as i64;
-            if rows >= allocatable(&self.running, self.cache.config.max_running_requests) {
+            if rows >= allocatable(self.running, self.cache.config.max_running_requests) {
                 self.running.numbers.full = true;
             }
             if self.running.numbers.full
@@ -253,7 +253,7 @@ impl Admit<'_> {
         self.cache.tree.pin(node, &mut self.cache.journal);
         let chosen = self.choose_extend(request, i64::from(fill - prefix), prefix, budget);
         let extend = match chosen {
-            Ok(extend) if !node_is_root(&self.cache, node) => extend,
+            Ok(extend) if !node_is_root(self.cache, node) => extend,
             other => {
                 self.cache.tree.unpin(node, &mut self.cache.journal);
                 match other {
@@ -262,7 +262,7 @@ impl Admit<'_> {
                 }
             }
         };
-        if !node_is_root(&self.cache, node) {
+        if !node_is_root(self.cache, node) {
             self.requests.update(request, &mut self.cache.journal, |progress| progress.pin = node);
         }
         self.add_row(request, extend);
@@ -396,14 +396,14 @@ impl Admit<'_> {
         let mut candidates = bumpalo::collections::Vec::new_in(scratch);
         candidates.extend(self.running.rows().iter().copied().filter(|&row| self.requests.get(row).finish.is_none()));
         candidates
-            .sort_by_key(|&row| Reverse((preference(config, &self.requests, row), self.requests.get(row).queue_entry)));
+            .sort_by_key(|&row| Reverse((preference(config, self.requests, row), self.requests.get(row).queue_entry)));
         let progress = self.requests.get(request);
         let tested = i64::from(progress.tested_total) - i64::from(progress.tested_prefix);
         let mut missing = (tested + self.clip(self.max_new(request))) as f64 - self.total(budget);
-        let wanted = preference(config, &self.requests, request);
+        let wanted = preference(config, self.requests, request);
         let mut taken = 0;
         for &row in &candidates {
-            let better_by = preference(config, &self.requests, row) - wanted;
+            let better_by = preference(config, self.requests, row) - wanted;
             if better_by <= config.priority_scheduling_preemption_threshold {
                 break;
             }
@@ -433,7 +433,7 @@ impl Admit<'_> {
             budget.total_offset -= self.claim(request);
             released += 1;
             let steps = u64::from(self.cache.config.retract_decode_steps);
-            retract_row(&mut self.cache, &mut self.requests, &mut self.running, index);
+            retract_row(self.cache, self.requests, self.running, index);
             self.cache.make_room((rows - released) * steps);
             self.record.retracted.push(self.requests.spec(request).tag);
             self.plan.preempted.push(request);
@@ -455,10 +455,10 @@ impl Admit<'_> {
         for request in preempted.drain(..) {
             put_in_queue(
                 &self.cache.config,
-                &mut self.requests,
-                &mut self.queue,
-                &self.running,
-                &mut self.record,
+                self.requests,
+                self.queue,
+                self.running,
+                self.record,
                 &mut self.cache.journal,
                 request,
             );

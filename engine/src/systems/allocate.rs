@@ -76,7 +76,7 @@ impl Allocate<'_> {
 
     /// The running rows decode inside the batch and become part of it.
     fn mix_running_rows(&mut self) {
-        self.running.leave_all(&mut self.requests, &mut self.cache.journal, |_, progress| progress.finish.is_some());
+        self.running.leave_all(self.requests, &mut self.cache.journal, |_, progress| progress.finish.is_some());
         let rows = self.running.rows().len() as u64;
         if rows == 0 {
             return;
@@ -94,10 +94,10 @@ impl Allocate<'_> {
         let number = self.batches.next.number;
         let mut mixed = std::mem::take(&mut self.batches.next.mixed);
         mixed.extend_from_slice(self.running.rows());
-        self.running.leave_all(&mut self.requests, &mut self.cache.journal, |_, _| true);
+        self.running.leave_all(self.requests, &mut self.cache.journal, |_, _| true);
         for &request in &mixed {
             let committed = self.running.committed(self.requests.get(request));
-            self.cache.settle_pages(&mut self.requests, request, committed);
+            self.cache.settle_pages(self.requests, request, committed);
             let fill = self.requests.fill_tokens(request);
             self.requests.update(request, &mut self.cache.journal, |progress| {
                 progress.batch = number;

@@ -58,8 +58,7 @@ impl Decode<'_> {
     fn update_running(&mut self, scratch: &Bump) {
         let rows = self.running.rows().len();
         if self.running.numbers.finished_rows > 0 {
-            self.running
-                .leave_all(&mut self.requests, &mut self.cache.journal, |_, progress| progress.finish.is_some());
+            self.running.leave_all(self.requests, &mut self.cache.journal, |_, progress| progress.finish.is_some());
         }
         if self.running.rows().is_empty() {
             self.running.numbers.full = false;
@@ -132,10 +131,10 @@ impl Decode<'_> {
         for request in retracted {
             put_in_queue(
                 &self.cache.config,
-                &mut self.requests,
-                &mut self.queue,
-                &self.running,
-                &mut self.record,
+                self.requests,
+                self.queue,
+                self.running,
+                self.record,
                 &mut self.cache.journal,
                 request,
             );
@@ -149,7 +148,7 @@ impl Decode<'_> {
         let by_priority = self.cache.config.retraction_policy == RetractionPolicy::Priority;
         // A stable sort in reverse: among equals the earlier row is kept.
         order.sort_by_key(|&request| {
-            let worst = if by_priority { preference(&self.cache.config, &self.requests, request) } else { 0 };
+            let worst = if by_priority { preference(&self.cache.config, self.requests, request) } else { 0 };
             let produced = self.running.produced(self.requests.get(request));
             (worst, Reverse(produced), self.requests.spec(request).prompt_tokens)
         });
@@ -166,16 +165,16 @@ impl Decode<'_> {
     /// Releases a row without insertion and makes room for what the rows left will decode.
     fn release(&mut self, request: RequestKey, rows_left: usize) {
         let at = self.running.rows().iter().position(|&row| row == request).expect("a kept row is in the batch");
-        retract_row(&mut self.cache, &mut self.requests, &mut self.running, at);
+        retract_row(self.cache, self.requests, self.running, at);
         self.cache.make_room(rows_left as u64 * u64::from(self.cache.config.retract_decode_steps));
     }
 
     /// The rows left stand in the order of retraction from now on.
     fn reorder_rows(&mut self, order: &[RequestKey]) {
-        self.running.leave_all(&mut self.requests, &mut self.cache.journal, |_, _| true);
+        self.running.leave_all(self.requests, &mut self.cache.journal, |_, _| true);
         for &request in order {
             debug_assert!(!request.is_null());
-            self.running.join(&mut self.requests, request, &mut self.cache.journal);
+            self.running.join(self.requests, request, &mut self.cache.journal);
         }
     }
 

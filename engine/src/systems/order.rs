@@ -81,7 +81,7 @@ impl Order<'_> {
         if numbers.full || self.queue.is_empty() {
             return false;
         }
-        if allocatable(&self.running, config.max_running_requests) <= 0 && !config.preempts() {
+        if allocatable(self.running, config.max_running_requests) <= 0 && !config.preempts() {
             self.running.numbers.full = true;
             return false;
         }
@@ -248,7 +248,7 @@ impl Order<'_> {
     fn sort_by_subtree_weight(&mut self, scratch: &Bump) {
         let mut weights = Weights::new(scratch);
         for request in self.queue.iter() {
-            weights.count_path(&self.cache, self.requests.get(request).matched_node);
+            weights.count_path(self.cache, self.requests.get(request).matched_node);
         }
         weights.order_children();
         let ranks = weights.rank_nodes(self.cache.tree.root());
