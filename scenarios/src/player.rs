@@ -101,6 +101,9 @@ pub struct Player {
     longest_stride: u64,
     on_error: OnError,
     skipped: Vec<Skipped>,
+    /// When the workload's next job is due, where it is known: not since a job ended.
+    next_due: Option<Option<u64>>,
+    now_ns: u64,
     due: Vec<Job>,
     ended: Vec<u64>,
     in_flight: u64,
@@ -126,6 +129,8 @@ impl Player {
             longest_stride: LONGEST_STRIDE,
             on_error: OnError::Stop,
             skipped: Vec::new(),
+            next_due: None,
+            now_ns: 0,
             due: Vec::new(),
             ended: Vec::new(),
             in_flight: 0,
@@ -180,26 +185,36 @@ impl Player {
     /// # Errors
     /// See [`PlayError`].
     pub fn iterate(&mut self, observe: &mut impl FnMut(&Played)) -> Result<bool, PlayError> {
-        let started_ns = self.worker.clock().now_ns;
-        self.submit_due(started_ns)?;
+        let started_ns = self.now_ns;
+        self.due.clear();
+        if self.next_due.is_none_or(|next_due| next_due.is_some_and(|due_ns| due_ns <= started_ns)) {
+            self.submit_due(started_ns)?;
+            self.next_due = Some(self.workload.next_due_ns(self.worker.contents_mut())?);
+        }
         self.step(started_ns)?;
         if let Pace::FixedIteration(iteration_ns) = self.pace {
             self.pass_fixed_time(started_ns, iteration_ns);
         }
-        self.note_ended();
         let now_ns = self.worker.clock().now_ns;
+        self.now_ns = now_ns;
+        let record = self.worker.record();
+        let idle = record.mode == BatchMode::Idle;
+        note_ended(record, &mut self.ended);
+        self.in_flight -= self.ended.len() as u64;
         let (submitted, in_flight) = (&self.due, self.in_flight);
-        observe(&Played { record: self.worker.record(), worker: &self.worker, submitted, in_flight, now_ns });
+        observe(&Played { record, worker: &self.worker, submitted, in_flight, now_ns });
         for index in 0..self.ended.len() {
             self.workload.ended(self.ended[index], now_ns, self.worker.contents_mut());
+            // An end may bring new jobs.
+            self.next_due = None;
         }
-        self.pass_idle_time()
+        self.pass_idle_time(idle)
     }
 
     /// One pass; a refused one is tried again without the request that leads it, where that is wanted.
     fn step(&mut self, now_ns: u64) -> Result<(), PlayError> {
         let until_ns = match self.pace {
-            Pace::Model => self.workload.next_due_ns(self.worker.contents_mut())?.unwrap_or(u64::MAX),
+            Pace::Model => self.next_due.flatten().unwrap_or(u64::MAX),
             Pace::FixedIteration(_) => 0,
         };
         loop {
@@ -214,7 +229,6 @@ impl Player {
     }
 
     fn submit_due(&mut self, now_ns: u64) -> Result<(), PlayError> {
-        self.due.clear();
         self.workload.take_due(now_ns, self.worker.contents_mut(), &mut self.due)?;
         for index in 0..self.due.len() {
             let mut request = self.due[index].request.clone();
@@ -236,18 +250,9 @@ impl Player {
         }
     }
 
-    fn note_ended(&mut self) {
-        let record = self.worker.record();
-        self.ended.clear();
-        self.ended.extend(record.finished.iter().map(|finished| finished.tag));
-        self.ended.extend_from_slice(&record.dropped);
-        self.ended.extend(record.rejected.iter().map(|&(tag, _)| tag));
-        self.in_flight -= self.ended.len() as u64;
-    }
-
     /// After an idle iteration the clock moves to the next arrival; a run with nothing to come ends.
-    fn pass_idle_time(&mut self) -> Result<bool, PlayError> {
-        if self.worker.record().mode != BatchMode::Idle {
+    fn pass_idle_time(&mut self, idle: bool) -> Result<bool, PlayError> {
+        if !idle {
             self.idle_iterations = 0;
             self.fruitless_iterations = 0;
             return Ok(true);
@@ -256,19 +261,24 @@ impl Player {
         if !self.ended.is_empty() {
             return Ok(true);
         }
-        let next_due = self.workload.next_due_ns(self.worker.contents_mut())?;
+        let next_due = self.next_due.flatten();
         if self.in_flight == 0 {
             if let Some(due_ns) = next_due {
-                self.worker.advance_clock(due_ns);
+                self.wait_until(due_ns);
             }
             return Ok(next_due.is_some() || self.idle_iterations < TRAILING_IDLE);
         }
         match next_due {
-            Some(due_ns) if self.worker.is_stuck() => self.worker.advance_clock(due_ns),
+            Some(due_ns) if self.worker.is_stuck() => self.wait_until(due_ns),
             Some(_) => {}
             None => self.watch_progress()?,
         }
         Ok(true)
+    }
+
+    fn wait_until(&mut self, due_ns: u64) {
+        self.worker.advance_clock(due_ns);
+        self.now_ns = self.now_ns.max(due_ns);
     }
 
     /// A worker that can make no progress does the same again each iteration. Some idle iterations are in order: those that
@@ -285,4 +295,12 @@ impl Player {
             holders: self.worker.describe_holders(),
         })
     }
+}
+
+/// Who ended in an iteration, in whatever way.
+fn note_ended(record: &PassRecord, ended: &mut Vec<u64>) {
+    ended.clear();
+    ended.extend(record.finished.iter().map(|finished| finished.tag));
+    ended.extend_from_slice(&record.dropped);
+    ended.extend(record.rejected.iter().map(|&(tag, _)| tag));
 }
