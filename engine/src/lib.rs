@@ -13,6 +13,7 @@ mod leaves;
 pub mod pool;
 pub mod queue;
 pub mod ratio;
+mod recency;
 pub mod record;
 pub mod request;
 pub mod requests;

@@ -3,8 +3,6 @@
 //! Reads the settings, the ratio and the queue's order; writes the batch, the queue, the running batch's latch, locks and
 //! recency of the tree, and the requests' progress. Preemption also releases running requests and evicts.
 
-use std::cmp::Reverse;
-
 use bumpalo::Bump;
 
 use crate::batch::{BatchMode, Batches, ExtendRow, Plan};
@@ -18,9 +16,8 @@ use crate::request::{Reject, RequestKey};
 use crate::requests::{Requests, State};
 use crate::running::Running;
 use crate::scheduler::Scheduler;
-use crate::systems::enter::{preference, put_in_queue, turn_away};
+use crate::systems::enter::{put_in_queue, turn_away};
 use crate::systems::order::{allocatable, prefill_work};
-use crate::systems::settle::free_slot;
 use bevy_ecs::prelude::{Local, ResMut};
 
 /// Tokens per request that the finer test without a cache keeps in reserve.
@@ -28,20 +25,20 @@ const RESERVE_TOKENS: f64 = 1.0;
 
 /// What admission reads and writes.
 pub(crate) struct Admit<'a> {
-    cache: &'a mut Cache,
-    requests: &'a mut Requests,
-    queue: &'a mut Queue,
-    running: &'a mut Running,
-    batches: &'a mut Batches,
-    plan: &'a mut Plan,
-    record: &'a mut PassRecord,
-    ratio: &'a NewTokenRatio,
+    pub(crate) cache: &'a mut Cache,
+    pub(crate) requests: &'a mut Requests,
+    pub(crate) queue: &'a mut Queue,
+    pub(crate) running: &'a mut Running,
+    pub(crate) batches: &'a mut Batches,
+    pub(crate) plan: &'a mut Plan,
+    pub(crate) record: &'a mut PassRecord,
+    pub(crate) ratio: &'a NewTokenRatio,
 }
 
 /// What an extend batch may still take. `total` and `current` are offsets from what is free or evictable, which changes as
 /// paths are locked; the reference counts them as floating point, and so do we, in the same order.
-struct Budget {
-    total_offset: f64,
+pub(crate) struct Budget {
+    pub(crate) total_offset: f64,
     current_offset: i64,
     input: i64,
     chunk: Option<i64>,
@@ -99,16 +96,16 @@ impl Admit<'_> {
         (tokens + page - 1).div_euclid(page) * page
     }
 
-    fn clip(&self, tokens: i64) -> i64 {
+    pub(crate) fn clip(&self, tokens: i64) -> i64 {
         tokens.min(i64::from(self.cache.config.clip_max_new_tokens_estimation))
     }
 
-    fn max_new(&self, request: RequestKey) -> i64 {
+    pub(crate) fn max_new(&self, request: RequestKey) -> i64 {
         i64::from(self.requests.spec(request).max_new_tokens)
     }
 
     /// What a running request is expected to take yet.
-    fn claim(&self, request: RequestKey) -> f64 {
+    pub(crate) fn claim(&self, request: RequestKey) -> f64 {
         let produced = i64::from(self.running.produced(self.requests.get(request)));
         self.clip(self.max_new(request) - produced) as f64 * self.ratio.current()
     }
@@ -129,7 +126,7 @@ impl Admit<'_> {
         }
     }
 
-    fn total(&self, budget: &Budget) -> f64 {
+    pub(crate) fn total(&self, budget: &Budget) -> f64 {
         self.cache.available() as f64 - budget.total_offset
     }
 
@@ -390,56 +387,6 @@ impl Admit<'_> {
         });
     }
 
-    /// Takes running requests of a worse priority until what they claim covers the request; none if it cannot be covered.
-    fn preempt_for(&mut self, request: RequestKey, budget: &mut Budget, scratch: &Bump) -> bool {
-        let config = &self.cache.config;
-        let mut candidates = bumpalo::collections::Vec::new_in(scratch);
-        candidates.extend(self.running.rows().iter().copied().filter(|&row| self.requests.get(row).finish.is_none()));
-        candidates
-            .sort_by_key(|&row| Reverse((preference(config, self.requests, row), self.requests.get(row).queue_entry)));
-        let progress = self.requests.get(request);
-        let tested = i64::from(progress.tested_total) - i64::from(progress.tested_prefix);
-        let mut missing = (tested + self.clip(self.max_new(request))) as f64 - self.total(budget);
-        let wanted = preference(config, self.requests, request);
-        let mut taken = 0;
-        for &row in &candidates {
-            let better_by = preference(config, self.requests, row) - wanted;
-            if better_by <= config.priority_scheduling_preemption_threshold {
-                break;
-            }
-            taken += 1;
-            missing -= self.claim(row);
-            if missing <= 0.0 {
-                break;
-            }
-        }
-        if taken == 0 || missing > 0.0 {
-            return false;
-        }
-        self.preempt(&candidates[..taken], budget);
-        true
-    }
-
-    /// Releases running requests without insertion, in batch order.
-    fn preempt(&mut self, chosen: &[RequestKey], budget: &mut Budget) {
-        let rows = self.running.rows().len() as u64;
-        let mut index = 0;
-        let mut released = 0;
-        while let Some(&request) = self.running.rows().get(index) {
-            if !chosen.contains(&request) {
-                index += 1;
-                continue;
-            }
-            budget.total_offset -= self.claim(request);
-            released += 1;
-            let steps = u64::from(self.cache.config.retract_decode_steps);
-            retract_row(self.cache, self.requests, self.running, index);
-            self.cache.make_room((rows - released) * steps);
-            self.record.retracted.push(self.requests.spec(request).tag);
-            self.plan.preempted.push(request);
-        }
-    }
-
     /// Completes the batch: takes the admitted requests out of the queue, puts the preempted ones at its end.
     fn close(&mut self, admitted: usize) {
         if self.batches.next.extend.is_empty() {
@@ -475,15 +422,4 @@ impl Admit<'_> {
 
 fn node_is_root(cache: &Cache, node: crate::tree::NodeKey) -> bool {
     node == cache.tree.root()
-}
-
-/// Releases the running row at `at` without insertion: nothing but its produced tokens stays.
-pub(crate) fn retract_row(cache: &mut Cache, requests: &mut Requests, running: &mut Running, at: usize) -> RequestKey {
-    let request = running.leave(requests, at, &mut cache.journal);
-    let committed = running.committed(requests.get(request));
-    cache.settle_pages(requests, request, committed);
-    cache.release_without_insert(requests, request);
-    free_slot(cache, requests, running, request);
-    requests.update(request, &mut cache.journal, |progress| progress.retract());
-    request
 }

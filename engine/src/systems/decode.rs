@@ -19,8 +19,8 @@ use crate::request::RequestKey;
 use crate::requests::Requests;
 use crate::running::Running;
 use crate::scheduler::Scheduler;
-use crate::systems::admit::retract_row;
 use crate::systems::enter::{preference, put_in_queue};
+use crate::systems::preempt::retract_row;
 use crate::worker::StepError;
 use bevy_ecs::prelude::{Local, ResMut};
 

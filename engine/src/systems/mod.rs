@@ -7,6 +7,7 @@ pub(crate) mod decode;
 pub(crate) mod enter;
 pub(crate) mod observe;
 pub(crate) mod order;
+pub(crate) mod preempt;
 pub(crate) mod price;
 pub(crate) mod publish;
 pub(crate) mod settle;
