@@ -66,6 +66,9 @@ impl Batch {
 pub struct Batches {
     pub(crate) next: Batch,
     pub(crate) last: Batch,
+    /// The rows of the last decode batch in the order of its launch, where a retraction of this pass has reordered them and
+    /// its results are still to be taken; else empty.
+    pub(crate) launch_order: Vec<RequestKey>,
 }
 
 /// Why a pass is undone.

@@ -99,23 +99,30 @@ fn take_decode(commit: &mut Commit) {
             append_token(commit, request);
         }
     }
-    let Commit { requests, running, cache, record, .. } = commit;
+    let Commit { requests, running, cache, record, batches, .. } = commit;
     running.numbers.results += 1;
-    end_rows(cache, requests, running, record);
+    end_rows(cache, requests, running, record, &batches.launch_order);
 }
 
-/// Finishes the rows of the running batch whose last token was just produced, in row order; none is looked at before the
-/// earliest end.
-pub(crate) fn end_rows(cache: &mut Cache, requests: &mut Requests, running: &mut Running, record: &mut PassRecord) {
+/// Finishes the rows of the running batch whose last token was just produced, in row order, or in the order of their launch
+/// where a retraction has changed it since. None is looked at before the earliest end.
+pub(crate) fn end_rows(
+    cache: &mut Cache,
+    requests: &mut Requests,
+    running: &mut Running,
+    record: &mut PassRecord,
+    launch_order: &[RequestKey],
+) {
     if running.numbers.results < running.numbers.next_end {
         return;
     }
-    for index in 0..running.rows().len() {
-        let request = running.rows()[index];
-        if requests.get(request).finish.is_some() {
+    for index in 0..running.rows().len().max(launch_order.len()) {
+        let request = if launch_order.is_empty() { running.rows()[index] } else { launch_order[index] };
+        let progress = requests.get(request);
+        if !progress.joined || progress.finish.is_some() {
             continue;
         }
-        let produced = i64::from(running.produced(requests.get(request)));
+        let produced = i64::from(running.produced(progress));
         if let Some(finish) = how_it_ends(requests, request, produced) {
             end(cache, requests, running, record, request, finish, true);
         }

@@ -17,6 +17,7 @@ use crate::ratio::NewTokenRatio;
 use crate::record::PassRecord;
 use crate::request::RequestKey;
 use crate::requests::Requests;
+use crate::results::pending;
 use crate::running::Running;
 use crate::scheduler::Scheduler;
 use crate::systems::enter::{preference, put_in_queue};
@@ -171,6 +172,10 @@ impl Decode<'_> {
 
     /// The rows left stand in the order of retraction from now on.
     fn reorder_rows(&mut self, order: &[RequestKey]) {
+        let pending = pending(self.batches, !self.cache.config.disable_overlap_schedule);
+        if pending && self.batches.last.mode == BatchMode::Decode {
+            self.batches.launch_order.extend_from_slice(self.running.rows());
+        }
         self.running.leave_all(self.requests, &mut self.cache.journal, |_, _| true);
         for &request in order {
             debug_assert!(!request.is_null());

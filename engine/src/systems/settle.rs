@@ -19,6 +19,7 @@ use crate::systems::enter::{drop_if_waiting, mark_if_in_batch};
 pub(crate) fn settle(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, mut pass: ResMut<Pass>) {
     let cache = &mut *cache;
     begin(cache, &scheduler, &mut pass);
+    scheduler.batches.launch_order.clear();
     let Scheduler { requests, queue, running, batches, .. } = &mut *scheduler;
     let record = &mut pass.record;
     if let Some(request) = running.numbers.chunked_abort {

@@ -162,7 +162,7 @@ impl Stride<'_> {
         self.clock.iteration += 1;
         if self.running.numbers.results >= self.running.numbers.next_end {
             self.record.after_schedule = gauges(self.cache, self.ratio);
-            results::end_rows(self.cache, self.requests, self.running, self.record);
+            results::end_rows(self.cache, self.requests, self.running, self.record, &[]);
         }
     }
 
