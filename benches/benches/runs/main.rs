@@ -5,8 +5,8 @@ mod traces;
 
 use std::path::Path;
 
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use servesim_engine::timing::Constant;
 use servesim_scenarios::player::{Pace, Player};
 use servesim_scenarios::scenario::{EMBEDDED, Scenario, TimingConfig};
