@@ -53,7 +53,7 @@ impl Decoding {
         let mut left = passes;
         while left > 0 {
             let record = self.worker.advance(u64::MAX, left).expect("the model takes every pass");
-            debug_assert_eq!(record.mode, BatchMode::Decode);
+            assert_eq!(record.mode, BatchMode::Decode);
             left -= record.passes;
         }
     }
@@ -72,5 +72,19 @@ impl Decoding {
             *self = Decoding::new(self.rows, self.page_size);
         }
         self.passes_left = self.passes_left.checked_sub(passes).expect("a bench asks for fewer passes than a row has");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stride_stands_for_as_many_passes_as_asked_for() {
+        let mut decoding = Decoding::new(16, 16);
+        let before = decoding.worker.clock().decode_batches;
+        decoding.stride(10_000);
+        decoding.single(10);
+        assert_eq!(decoding.worker.clock().decode_batches - before, 10_010);
     }
 }

@@ -84,3 +84,17 @@ impl LeafCache {
         took
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_leaves_are_evicted_as_asked_for_and_take_their_place_again() {
+        let mut cache = LeafCache::new(1024);
+        assert_eq!(cache.worker.pool().free_tokens(), 0);
+        cache.evict(300);
+        assert_eq!(cache.worker.tree().work().leaves_evicted, 512);
+        assert_eq!(cache.worker.tree().node_count(), 1024);
+    }
+}

@@ -16,8 +16,8 @@ use servesim_engine::request::{RequestKey, RequestSpec};
 use servesim_engine::timing::Constant;
 use servesim_engine::worker::Worker;
 
-/// Token ids that each generated content has for itself, handed out in order. They start again when they are used up, long
-/// after what had them has left the cache.
+/// Token ids that each generated content has for itself, handed out in order with one left out between two runs, so that none
+/// join. They start again when they are used up, long after what had them has left the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct FreshIds {
     next: u32,
@@ -34,11 +34,11 @@ impl FreshIds {
 
     /// The next `count` ids.
     pub fn take(&mut self, count: u32) -> Run {
-        if self.next > u32::MAX - count {
+        if self.next >= u32::MAX - count {
             self.next = FreshIds::FIRST;
         }
         let first = self.next;
-        self.next += count;
+        self.next += count + 1;
         Run { first, count }
     }
 }

@@ -114,7 +114,7 @@ impl Resident {
     /// The admitting pass, committed: every prompt is admitted, prefilled, inserted and ends.
     pub fn step(&mut self) {
         let record = self.worker.step().expect("the model takes every pass");
-        debug_assert_eq!((record.mode, record.finished.len()), (BatchMode::Extend, BATCH));
+        assert_eq!((record.mode, record.finished.len()), (BatchMode::Extend, BATCH));
     }
 
     /// The admitting pass, refused and undone.
@@ -172,5 +172,30 @@ impl Snapshot {
         kept.table_tags.clone_from(&self.table_tags);
         kept.runs.clone_from(&self.runs);
         kept.leaves.clone_from(&self.leaves);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_leave_the_cache_as_large_as_it_was() {
+        for page_size in PAGE_SIZES {
+            let mut resident = Resident::new(100_000, page_size);
+            let (nodes, splits) = (resident.worker.tree().node_count(), resident.worker.tree().work().splits);
+            for (_, batch) in [Batch::ALL, Batch::ALL].concat() {
+                resident.submit(batch);
+                resident.refuse(true);
+                let before = resident.worker.digest();
+                resident.step_refused();
+                assert_eq!(resident.worker.digest(), before);
+                resident.refuse(false);
+                resident.step();
+            }
+            assert!(resident.worker.tree().node_count().abs_diff(nodes) < nodes / 10, "page size {page_size}");
+            assert!(resident.worker.tree().work().splits - splits >= 4, "fresh prompts branch off inside an edge");
+            assert!(resident.worker.pool().free_tokens() < 10_000, "the cache is full");
+        }
     }
 }

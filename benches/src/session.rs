@@ -77,9 +77,11 @@ impl Sessions {
 
     /// From what is appended to the content to the end of the request.
     fn play_turn(&mut self) {
-        let said = self.ids.take(ASKED + ANSWERED);
+        let said = [self.ids.take(ASKED), self.ids.take(ANSWERED)];
         let contents = self.worker.contents_mut();
-        contents.append(self.stream, said).expect("ids and lengths are within bounds");
+        for run in said {
+            contents.append(self.stream, run).expect("ids and lengths are within bounds");
+        }
         let prompt = contents.len(self.stream) - ANSWERED;
         let request = RequestSpec::new(0, self.stream, prompt, ANSWERED);
         self.worker.submit(request).expect("the content is as long as said");
@@ -101,4 +103,17 @@ fn open(worker: &mut Worker) -> StreamKey {
     let stream = contents.create(Namespace::default());
     contents.append(stream, SYSTEM).expect("ids and lengths are within bounds");
     stream
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_closed_after_the_turns_that_are_measured() {
+        let mut sessions = Sessions::new(5, 16);
+        sessions.measure(3);
+        assert!(sessions.played <= 5 && sessions.worker.contents().len(sessions.stream) <= 1_008 + 5 * 216);
+        assert_eq!(Sessions::new(200, 16).window(), 190..211);
+    }
 }
