@@ -5,6 +5,7 @@
 use bevy_ecs::resource::Resource;
 use slotmap::Key;
 
+use crate::block_hashes::BlockHashes;
 use crate::config::EngineConfig;
 use crate::content::{Contents, StreamKey};
 use crate::events::EventQueue;
@@ -21,6 +22,7 @@ pub(crate) struct Cache {
     pub(crate) contents: Contents,
     pub(crate) tree: Tree,
     pub(crate) pool: Pool,
+    pub(crate) hashes: BlockHashes,
     pub(crate) events: EventQueue,
     pub(crate) journal: Journal,
 }
@@ -46,6 +48,7 @@ impl Cache {
             contents: Contents::default(),
             tree: Tree::new(config),
             pool: Pool::new(config.page_size, pages),
+            hashes: BlockHashes::new(config.page_size),
             events: EventQueue::new(!config.disable_radix_cache, config.page_size),
             journal: Journal::default(),
         }
@@ -87,6 +90,7 @@ impl Cache {
 
     fn split(&mut self, lower: NodeKey, at: u32) -> NodeKey {
         let upper = self.tree.split(&mut self.contents, lower, at, &mut self.journal);
+        self.hashes.split(&self.tree, upper, lower);
         let row = self.tree.nodes[upper];
         let pages = row.tokens() / self.config.page_size;
         let lower_run = self.tree.nodes[lower].run;
@@ -120,7 +124,10 @@ impl Cache {
             self.tree.set_run(end, leaf_run);
             run = rest;
             self.tree.raise_history(end, &mut self.journal);
-            self.events.stored(&self.tree, &self.contents, end, &mut self.journal);
+            if self.hashes.are_kept() {
+                self.hashes.leaf_added(&self.tree, &self.contents, end);
+            }
+            self.events.stored(&self.tree, &self.contents, &self.hashes, end, &mut self.journal);
         }
         self.tree.count_insert(end, insert.priority, insert.counts_hit, &mut self.journal);
         self.tree.remember(insert.stream, end);
@@ -218,11 +225,11 @@ impl Cache {
     /// Evicts whole leaves until `wanted` tokens are free or no leaf can go.
     pub(crate) fn make_room(&mut self, wanted: u64) {
         while self.pool.free_tokens() < wanted {
-            let Some((_, row)) = self.tree.evict_first(&self.contents, &mut self.journal) else {
+            let Some((leaf, row)) = self.tree.evict_first(&self.contents, &mut self.journal) else {
                 return;
             };
             self.pool.free_all(row.run, &mut self.journal);
-            self.events.removed(row.tokens(), &mut self.journal);
+            self.events.removed(leaf, row.tokens(), &self.hashes, &mut self.journal);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::batch::Batches;
+use crate::block_hashes::BlockHashes;
 use crate::cache::Cache;
 use crate::config::EngineConfig;
 use crate::content::Contents;
@@ -44,15 +45,16 @@ struct Stores<'w> {
     requests: &'w Requests,
     running: &'w Running,
     queue: &'w Queue,
+    hashes: &'w BlockHashes,
     events: &'w EventQueue,
     batches: &'w Batches,
 }
 
 /// Checks every invariant.
 pub(crate) fn check(cache: &Cache, scheduler: &Scheduler) -> Checked {
-    let Cache { config, contents, tree, pool, events, .. } = cache;
+    let Cache { config, contents, tree, pool, hashes, events, .. } = cache;
     let Scheduler { requests, queue, running, batches, .. } = scheduler;
-    let stores = Stores { config, contents, pool, tree, requests, running, queue, events, batches };
+    let stores = Stores { config, contents, pool, tree, requests, running, queue, hashes, events, batches };
     stores.pool_is_whole()?;
     stores.pages_have_owners()?;
     stores.tree_is_linked()?;
@@ -60,7 +62,8 @@ pub(crate) fn check(cache: &Cache, scheduler: &Scheduler) -> Checked {
     stores.leaves_are_indexed()?;
     stores.running_counts_are_right()?;
     stores.queue_holds_who_waits()?;
-    stores.mirror_equals_tree()
+    stores.mirror_equals_tree()?;
+    stores.hashes_are_those_of_the_content()
 }
 
 impl Stores<'_> {
@@ -213,5 +216,16 @@ impl Stores<'_> {
         let tokens = self.tree.numbers.evictable_tokens + self.tree.numbers.protected_tokens;
         let blocks = tokens / u64::from(self.config.page_size);
         holds("blocks stored less blocks removed = blocks in the tree", self.events.mirror_blocks(), blocks)
+    }
+
+    fn hashes_are_those_of_the_content(&self) -> Checked {
+        if !self.hashes.are_kept() {
+            return Ok(());
+        }
+        for (key, _) in self.tree.iter() {
+            let recomputed = self.hashes.recomputed(self.tree, self.contents, key);
+            holds("a node's hashes are those of its content", self.hashes.of(key), recomputed.as_slice())?;
+        }
+        Ok(())
     }
 }

@@ -24,6 +24,13 @@ pub struct Run {
     pub count: u32,
 }
 
+impl Run {
+    /// Its token ids in order.
+    pub fn tokens(self) -> impl Iterator<Item = u32> {
+        (0..self.count).map(move |offset| self.first + offset)
+    }
+}
+
 impl From<(u32, u32)> for Run {
     fn from((first, count): (u32, u32)) -> Self {
         Run { first, count }

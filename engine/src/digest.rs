@@ -1,6 +1,6 @@
 //! A digest of all state that a later pass can see: what an undone pass must leave as it was.
 //!
-//! What only affects speed is left out: where walks ended last, spare memory, counts of work done. Columns are summed over
+//! What only affects speed is left out: where walks ended last, digests computed early, spare memory, counts of work done. Columns are summed over
 //! their rows, so that no iteration order enters.
 
 use std::hash::{Hash, Hasher};
@@ -52,12 +52,13 @@ fn visible(node: &Node) -> impl Hash {
 
 /// The digest of a worker's stores.
 pub(crate) fn digest(cache: &Cache, scheduler: &Scheduler, pass: &Pass) -> u64 {
-    let Cache { pool, tree, events, contents, .. } = cache;
+    let Cache { pool, tree, events, hashes, contents, .. } = cache;
     let Scheduler { inbox, requests, queue, running, batches, held } = scheduler;
     let mut fold = Fold::default();
     (pool.numbers, sum(pool.runs().map(hash))).hash(&mut fold);
     (tree.numbers, sum(tree.iter().map(|(key, node)| hash((key, visible(node), tree.stats(key)))))).hash(&mut fold);
     sum(tree.leaves.iter().map(hash)).hash(&mut fold);
+    (hashes.detail, sum(tree.iter().map(|(key, _)| hash((key, hashes.of(key)))))).hash(&mut fold);
     (sum(requests.iter().map(hash)), requests.ended()).hash(&mut fold);
     (queue.numbers, queue.iter().collect::<Vec<_>>()).hash(&mut fold);
     (running.numbers, running.rows(), running.residues()).hash(&mut fold);

@@ -1,6 +1,7 @@
 //! The simulated serving engine: scheduler, radix KV cache and KV events, exact to the pass.
 
 pub mod batch;
+pub mod block_hashes;
 mod cache;
 pub mod check;
 pub mod config;

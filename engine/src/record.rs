@@ -74,7 +74,6 @@ impl PassRecord {
         self.retracted.clear();
         self.finished.clear();
         self.first_tokens.clear();
-        self.published.batches.clear();
-        self.published.events.clear();
+        self.published.clear();
     }
 }

@@ -425,6 +425,11 @@ impl Tree {
         self.index_if_evictable(leaf);
     }
 
+    /// The leaves that were evicted in the transaction.
+    pub(crate) fn detached(&self) -> impl Iterator<Item = NodeKey> + '_ {
+        self.detached.iter().map(|&(leaf, _)| leaf)
+    }
+
     /// Removes for good the leaves that were evicted in the transaction.
     pub(crate) fn commit(&mut self, contents: &mut Contents) {
         for (leaf, row) in self.detached.drain(..) {

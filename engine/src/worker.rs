@@ -3,11 +3,13 @@
 use bevy_ecs::prelude::World;
 
 use crate::batch::{BatchMode, Peek, Refusal, StrideLimits};
+use crate::block_hashes::EventDetail;
 use crate::cache::Cache;
 use crate::check::{self, Violation};
 use crate::config::{ConfigError, EngineConfig, Role};
 use crate::content::Contents;
 use crate::digest;
+use crate::events::EventQueue;
 use crate::iteration::{Iteration, Pass};
 use crate::journal::Journal;
 use crate::pool::Pool;
@@ -253,6 +255,30 @@ impl Worker {
     /// Puts another timing model in the place of the one that refused.
     pub fn set_timing(&mut self, timing: Box<dyn TimingModel>) {
         self.world.resource_mut::<Timing>().model = timing;
+    }
+
+    /// Says how much of a KV event is made, from counts alone (the default) to hashes and token ids. To be set while the cache
+    /// is empty and nothing was published.
+    ///
+    /// # Panics
+    /// The cache holds something, which would have no hashes.
+    pub fn set_event_detail(&mut self, detail: EventDetail) {
+        let cache = self.cache_mut();
+        assert!(cache.tree.node_count() == 0, "the detail of events is set before the first pass");
+        cache.hashes.detail = detail;
+        cache.events.want_details(cache.hashes.are_kept());
+    }
+
+    /// The hashes of a consumer that has applied all events, those that wait included: of every cached page, node by node,
+    /// in no order that may be relied on. Nothing while only counts are made.
+    pub fn cached_blocks(&self) -> impl Iterator<Item = i64> + '_ {
+        let Cache { tree, hashes, .. } = self.cache();
+        tree.iter().flat_map(|(node, _)| hashes.of(node).iter().copied())
+    }
+
+    /// The KV events that wait for publication.
+    pub fn waiting_events(&self) -> &EventQueue {
+        &self.cache().events
     }
 
     /// Gives a request up at the start of the next iteration, whatever its state: it is released without insertion and

@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use servesim_engine::batch::BatchMode;
+use servesim_engine::block_hashes::EventDetail;
 use servesim_engine::check::Violation;
 use servesim_engine::config::{
     EngineConfig, EvictionPolicy, EvictionPolicyConfig, RetractionPolicy, Role, SchedulePolicy,
 };
 use servesim_engine::content::{ContentError, MAX_STREAM_TOKENS, Run};
-use servesim_engine::events::{Event, EventKind};
+use servesim_engine::events::{DetailedEvent, EventKind};
 use servesim_engine::record::{Finished, PassRecord};
 use servesim_engine::request::{Reject, RequestKey, RequestSpec, Transfer};
 use servesim_engine::timing::{Constant, PassShape, TimingError, TimingModel};
@@ -253,11 +254,12 @@ struct Player<'c> {
 impl<'c> Player<'c> {
     fn new(case: &'c Case, timing: Box<dyn TimingModel>) -> Result<Self, ReplayError> {
         let config = case.config.engine()?;
-        let worker = Worker::new(config, timing).map_err(|error| ReplayError::Config {
+        let mut worker = Worker::new(config, timing).map_err(|error| ReplayError::Config {
             field: error.field.to_owned(),
             found: error.found,
             expected: error.expected.to_owned(),
         })?;
+        worker.set_event_detail(EventDetail::HashesAndTokens);
         let names = names_in_order(case)?;
         let mut arrivals: Vec<usize> = (0..case.arrivals.len()).collect();
         arrivals.sort_by_key(|&index| case.arrivals[index].at_pass);
@@ -479,7 +481,7 @@ impl<'c> Player<'c> {
         batches
             .map(|batch| PublishLog {
                 why: batch.why.as_str().to_owned(),
-                events: record.published.events_of(batch).iter().map(|event| event_log(event, page)).collect(),
+                events: record.published.detailed(batch).map(|event| event_log(&event, page)).collect(),
             })
             .collect()
     }
@@ -490,16 +492,15 @@ fn nine_digits(ratio: f64) -> f64 {
     format!("{ratio:.9}").parse().unwrap_or(ratio)
 }
 
-/// An event without its hashes: as many zeros as it has blocks.
-fn event_log(event: &Event, page_size: u32) -> EventLog {
-    let hashes = vec![0; event.blocks as usize];
-    match event.kind {
+fn event_log(detailed: &DetailedEvent, page_size: u32) -> EventLog {
+    let hashes = detailed.hashes.to_vec();
+    match detailed.event.kind {
         EventKind::Cleared => EventLog::Cleared,
         EventKind::Removed => EventLog::Removed { hashes },
         EventKind::Stored | EventKind::StoredAtRoot => EventLog::Stored {
-            parent: (event.kind == EventKind::Stored).then_some(0),
+            parent: detailed.parent,
             hashes,
-            tokens: event.blocks * u64::from(page_size),
+            tokens: tokens(detailed.token_runs),
             block_size: page_size,
         },
     }

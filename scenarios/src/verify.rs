@@ -62,10 +62,18 @@ fn sorted(names: &[String]) -> Vec<&str> {
 }
 
 fn published_difference(pass: u64, expected: &[PublishLog], got: &[PublishLog]) -> Option<Difference> {
-    let shape = |published: &[PublishLog]| -> Vec<(String, Vec<String>)> {
-        published.iter().map(|batch| (batch.why.clone(), batch.events.iter().map(event_shape).collect())).collect()
-    };
-    differ(pass, "published", &shape(expected), &shape(got))
+    let whys = |published: &[PublishLog]| -> Vec<String> { published.iter().map(|batch| batch.why.clone()).collect() };
+    let batches = || expected.iter().zip(got);
+    differ(pass, "published", &whys(expected), &whys(got))
+        .or_else(|| {
+            batches()
+                .find_map(|(expected, got)| differ(pass, "published", &shapes(&expected.events), &shapes(&got.events)))
+        })
+        .or_else(|| batches().find_map(|(expected, got)| hash_difference(pass, &expected.events, &got.events)))
+}
+
+fn shapes(events: &[EventLog]) -> Vec<String> {
+    events.iter().map(event_shape).collect()
 }
 
 /// An event by its counts.
@@ -77,6 +85,28 @@ fn event_shape(event: &EventLog) -> String {
             let at = if parent.is_some() { "below a block" } else { "at the root" };
             format!("stored {} of {block_size} ({tokens} tokens) {at}", hashes.len())
         }
+    }
+}
+
+/// The first parent or block hash that differs, of events whose counts are equal.
+fn hash_difference(pass: u64, expected: &[EventLog], got: &[EventLog]) -> Option<Difference> {
+    expected.iter().zip(got).enumerate().find_map(|(event, (expected, got))| {
+        let ((expected_parent, expected), (got_parent, got)) = (hashes_of(expected), hashes_of(got));
+        let block = expected.iter().zip(got).position(|(expected, got)| expected != got);
+        let at = |parent: Option<i64>, hashes: &[i64]| match block {
+            Some(block) => format!("event {event} block {block}: {}", hashes[block]),
+            None => format!("event {event} parent: {parent:?}"),
+        };
+        let (expected_text, got_text) = (at(expected_parent, expected), at(got_parent, got));
+        differ(pass, "published", &expected_text, &got_text)
+    })
+}
+
+fn hashes_of(event: &EventLog) -> (Option<i64>, &[i64]) {
+    match event {
+        EventLog::Cleared => (None, &[]),
+        EventLog::Removed { hashes } => (None, hashes),
+        EventLog::Stored { parent, hashes, .. } => (*parent, hashes),
     }
 }
 

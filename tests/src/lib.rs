@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod files;
+pub mod mirror;
 pub mod random_case;
 pub mod twin;
 

@@ -1,11 +1,14 @@
 //! Property and differential: random cases over all settings, played on the engine and on the slow twin, are equal in every
-//! field of every pass, and the engine's invariants hold after each. A case that differs is shrunk and printed as a golden file.
+//! field of every pass, and the engine's invariants hold after each; a consumer that follows the events holds, block hash for
+//! block hash, what the tree holds. A case that differs is shrunk and printed as a golden file.
 //!
 //! `SERVESIM_SCENARIOS` sets how many are tried, `SERVESIM_SEED` the first seed.
 
+use servesim_engine::check::Violation;
 use servesim_scenarios::case::{Case, PassLog};
 use servesim_scenarios::replay::{ReplayError, constant, replay_with};
 use servesim_scenarios::verify::first_difference;
+use servesim_tests::mirror::Mirror;
 use servesim_tests::random_case::{print_golden, random_case, shrink};
 use servesim_tests::{rounds, twin};
 
@@ -14,9 +17,12 @@ const MOST: u64 = 1_500;
 
 /// Plays a case on the engine and checks its invariants after each pass.
 fn play(case: &Case) -> Result<Vec<PassLog>, ReplayError> {
+    let mut mirror = Mirror::default();
     replay_with(case, MOST, constant(), |worker, pass| {
         worker.step().map_err(|source| ReplayError::Step { pass, source })?;
-        worker.check().map_err(|source| ReplayError::Broken { pass, source })
+        let followed = mirror.follow(worker).and_then(|()| mirror.compare(worker));
+        let mirrored = followed.map_err(|detail| Violation { invariant: "mirror of the events = tree", detail });
+        worker.check().and(mirrored).map_err(|source| ReplayError::Broken { pass, source })
     })
 }
 

@@ -63,7 +63,10 @@ pub(crate) fn gauges(cache: &Cache, ratio: &NewTokenRatio) -> Gauges {
 impl Commit<'_> {
     fn close_transaction(&mut self) {
         self.cache.journal.commit();
-        let Cache { tree, pool, contents, .. } = &mut *self.cache;
+        let Cache { tree, pool, contents, hashes, .. } = &mut *self.cache;
+        if hashes.are_kept() {
+            tree.detached().for_each(|leaf| hashes.forget(leaf));
+        }
         tree.commit(contents);
         pool.commit();
         self.record.after_schedule = gauges(self.cache, self.ratio);

@@ -44,13 +44,19 @@ pub(crate) fn undo(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, m
 
 impl Undo<'_> {
     fn take_back(&mut self, op: Op) {
-        let Cache { tree, pool, contents, events, journal, .. } = &mut *self.cache;
+        let Cache { tree, pool, contents, hashes, events, journal, .. } = &mut *self.cache;
         match op {
             Op::RunMade(run) => pool.undo_made(run),
             Op::RunResized { run, pages } => pool.undo_resized(run, pages),
             Op::RunGone { run, was } => pool.undo_gone(run, was),
-            Op::LeafAdded(leaf) => tree.undo_leaf(contents, leaf),
-            Op::NodeSplit { upper, lower, lower_tick } => tree.undo_split(contents, upper, lower, lower_tick),
+            Op::LeafAdded(leaf) => {
+                hashes.forget(leaf);
+                tree.undo_leaf(contents, leaf);
+            }
+            Op::NodeSplit { upper, lower, lower_tick } => {
+                hashes.undo_split(upper, lower);
+                tree.undo_split(contents, upper, lower, lower_tick);
+            }
             Op::LeafEvicted { node, parent_touch } => tree.undo_evict(contents, node, parent_touch),
             Op::Pinned(node) => tree.unguard(node),
             Op::Unpinned(node) => tree.guard(node),
