@@ -89,8 +89,10 @@ pub struct Worker {
     iteration: Iteration,
     /// Whether the inbox holds anything.
     asked: bool,
-    /// Whether the last batch was a decode batch, without which there is no stride.
-    decoded_last: bool,
+    /// Whether the last batch was one that a stride can follow: a decode batch, or an extend batch whose results are taken.
+    may_stride: bool,
+    /// Whether an extend batch's results are taken in its own iteration: without overlap.
+    extend_ends_in_its_pass: bool,
     /// Whether the record's notes of who was rejected or dropped have been told.
     told: bool,
 }
@@ -102,12 +104,14 @@ impl Worker {
     /// A setting that is out of bounds.
     pub fn new(config: EngineConfig, timing: Box<dyn TimingModel>) -> Result<Worker, ConfigError> {
         config.validate()?;
+        let extend_ends_in_its_pass = config.disable_overlap_schedule;
         let mut world = World::new();
         world.insert_resource(Cache::new(&config));
         world.insert_resource(Scheduler::new(&config));
         world.insert_resource(Pass::new(&config));
         world.insert_resource(Timing { model: timing });
-        Ok(Worker { world, iteration: Iteration::new(), asked: false, decoded_last: false, told: false })
+        let iteration = Iteration::new();
+        Ok(Worker { world, iteration, asked: false, may_stride: false, extend_ends_in_its_pass, told: false })
     }
 
     fn cache(&self) -> &Cache {
@@ -198,14 +202,14 @@ impl Worker {
         self.note(refusal)
     }
 
-    /// Runs iterations until something happens: a stride of decode passes in which nothing arrives or is published
-    /// and no memory runs short, up to one in which rows end, or else one iteration. The record says how many passes it stands for. No pass of
+    /// Runs iterations until something happens: a stride of decode passes in which nothing arrives or is published and no
+    /// memory runs short, up to one in which rows end, or else one iteration. The record says how many passes it stands for. No pass of
     /// a stride starts at or after `until_ns`, and there are at most `most` of them. Equal to as many single steps.
     ///
     /// # Errors
     /// The first pass was refused and undone.
     pub fn advance(&mut self, until_ns: u64, most: u64) -> Result<&PassRecord, StepError> {
-        if self.decoded_last && !self.asked {
+        if self.may_stride && !self.asked {
             self.forget_told();
             let limits = StrideLimits { until_ns, passes: most };
             let (passes, refusal) = self.iteration.stride(&mut self.world, limits);
@@ -238,7 +242,8 @@ impl Worker {
             return Err(error);
         }
         let record = &self.world.resource::<Pass>().record;
-        self.decoded_last = record.mode == BatchMode::Decode;
+        self.may_stride =
+            record.mode == BatchMode::Decode || self.extend_ends_in_its_pass && record.mode == BatchMode::Extend;
         self.told = !record.rejected.is_empty() || !record.dropped.is_empty();
         Ok(record)
     }

@@ -71,7 +71,7 @@ pub(crate) fn free_slot(cache: &mut Cache, requests: &mut Requests, running: &mu
 }
 
 /// Merges the last extend batch behind the running batch, without finished requests and without chunked ones.
-fn merge_last(cache: &mut Cache, last: &Batch, requests: &mut Requests, running: &mut Running) {
+pub(crate) fn merge_last(cache: &mut Cache, last: &Batch, requests: &mut Requests, running: &mut Running) {
     if last.mode == BatchMode::Extend {
         let chunked = running.numbers.chunked;
         let stays = |requests: &Requests, request: RequestKey| {

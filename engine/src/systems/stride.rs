@@ -3,7 +3,9 @@
 //! Reads the queue, the event queue and the batches; asks the timing model; writes the clocks of the running batch, the pool's
 //! counts, the ratio and the clock. A pass of a stride does what a single pass would: each row commits and produces a token,
 //! the ratio decays by one subtraction, the clock moves. It costs O(1) whatever the batch. A pass is priced before it changes
-//! anything, so that a refused one leaves no trace. A pass in which rows end is the last one of its stride. Rows that have finished are dropped by the first pass, as by any decode.
+//! anything, so that a refused one leaves no trace. A pass in which rows end is the last one of its stride. Rows that have
+//! finished are dropped by the first pass, as by any decode. Without overlap the first pass may also be the one that merges
+//! the rows of an extend batch, if nobody waits: then an agent's turn costs one ordinary pass and one stride.
 
 use crate::batch::{BatchMode, Batches, Plan, Refusal};
 use crate::cache::Cache;
@@ -13,12 +15,13 @@ use crate::queue::{Inbox, Queue};
 use crate::ratio::NewTokenRatio;
 use crate::record::PassRecord;
 use crate::request::RequestKey;
-use crate::requests::Requests;
+use crate::requests::{Progress, Requests};
 use crate::results;
 use crate::running::Running;
 use crate::scheduler::Scheduler;
 use crate::systems::commit::gauges;
 use crate::systems::price::fits_clock;
+use crate::systems::settle::merge_last;
 use crate::timing::{Clock, PassShape, Timing};
 use crate::worker::StepError;
 use bevy_ecs::prelude::ResMut;
@@ -78,7 +81,7 @@ impl Stride<'_> {
     fn only_counts(&self) -> bool {
         let numbers = &self.running.numbers;
         self.cache.config.role == Role::Unified
-            && self.batches.last.mode == BatchMode::Decode
+            && (self.batches.last.mode == BatchMode::Decode || self.may_merge())
             && numbers.chunked.is_none()
             && numbers.chunked_abort.is_none()
             && numbers.prefill_defer == 0
@@ -87,9 +90,37 @@ impl Stride<'_> {
             && self.inbox.asked.is_empty()
     }
 
+    /// Whether the next pass only has to merge the last batch, an extend batch without chunks whose results are taken.
+    fn may_merge(&self) -> bool {
+        let last = &self.batches.last;
+        last.mode == BatchMode::Extend
+            && self.cache.config.disable_overlap_schedule
+            && last.mixed.is_empty()
+            && last.middle.is_none()
+            && !last.prefill_only
+            && self.queue.is_empty()
+    }
+
+    /// The rows that the next pass merges.
+    fn joining(&self) -> impl Iterator<Item = (RequestKey, &Progress)> {
+        let rows = if self.batches.last.mode == BatchMode::Extend { self.batches.last.extend.as_slice() } else { &[] };
+        let progress = rows.iter().map(|row| (row.request, self.requests.get(row.request)));
+        progress.filter(|(_, progress)| progress.finish.is_none())
+    }
+
     /// Rows that decode: those that have finished are dropped first.
     fn rows_left(&self) -> u64 {
-        self.running.rows().len() as u64 - u64::from(self.running.numbers.finished_rows)
+        let rows = self.running.rows().len() as u64 - u64::from(self.running.numbers.finished_rows);
+        rows + self.joining().count() as u64
+    }
+
+    /// Whether rows end in the next pass.
+    fn next_ends(&self) -> bool {
+        let numbers = &self.running.numbers;
+        let last_token = |(request, progress): (RequestKey, &Progress)| {
+            progress.aborting || self.requests.end_length(request) - progress.produced <= 1
+        };
+        numbers.results + 1 >= numbers.next_end || self.joining().any(last_token)
     }
 
     /// What must hold for each pass: the queue does not move, no page runs short, nothing is published or arrives.
@@ -97,8 +128,7 @@ impl Stride<'_> {
         let numbers = &self.running.numbers;
         let rows = self.rows_left();
         let queue_moves = !self.queue.is_empty() && (!numbers.full || self.cache.config.preempts());
-        let ends = numbers.results + 1 >= numbers.next_end;
-        let publishes = (ends || !self.cache.events.is_empty())
+        let publishes = (!self.cache.events.is_empty() || self.next_ends())
             && (self.clock.decode_batches + 1).is_multiple_of(u64::from(self.cache.config.decode_log_interval));
         self.cache.pool.free_tokens() >= rows * u64::from(self.cache.config.page_size)
             && self.clock.now_ns < self.plan.stride.until_ns
@@ -110,14 +140,15 @@ impl Stride<'_> {
         let rows = self.rows_left();
         let shape = PassShape {
             decode_rows: rows as u32,
-            decode_kv_tokens: self.running.committed_tokens() - self.finished_tokens() + rows,
+            decode_kv_tokens: self.running.committed_tokens() - self.finished_tokens() + self.joining_tokens() + rows,
             ..PassShape::default()
         };
         let starts_ns = self.clock.now_ns.saturating_add(self.clock.in_flight_ns);
         let answer = self.timing.model.duration_ns(&shape);
         answer.and_then(|duration_ns| fits_clock(starts_ns, duration_ns)).map_err(|error| {
             let left = |&&row: &&RequestKey| self.requests.get(row).finish.is_none();
-            let request = *self.running.rows().iter().find(left).expect("a row is left");
+            let joining = self.joining().map(|(request, _)| request).next();
+            let request = self.running.rows().iter().find(left).copied().or(joining).expect("a row is left");
             let tag = self.requests.spec(request).tag;
             Refusal::Error(StepError::Timing { mode: BatchMode::Decode, shape, tag, request, error })
         })
@@ -132,6 +163,21 @@ impl Stride<'_> {
         rows.filter(|row| row.finish.is_some()).map(|row| u64::from(self.running.committed(row))).sum()
     }
 
+    /// KV tokens of the rows that the next pass merges.
+    fn joining_tokens(&self) -> u64 {
+        self.joining().map(|(_, progress)| u64::from(self.running.committed(progress))).sum()
+    }
+
+    /// Merges the last batch if it was an extend batch, and makes it the decode batch that the stride is.
+    fn merge(&mut self) {
+        if self.batches.last.mode == BatchMode::Extend {
+            merge_last(self.cache, &self.batches.last, self.requests, self.running);
+            let number = self.batches.last.number;
+            self.batches.last.reset(number);
+            self.batches.last.mode = BatchMode::Decode;
+        }
+    }
+
     /// Drops the rows that have finished; a batch that lost rows is no longer latched.
     fn drop_finished(&mut self) {
         if self.running.numbers.finished_rows > 0 {
@@ -143,6 +189,7 @@ impl Stride<'_> {
     fn pass(&mut self, duration_ns: u64) {
         if self.plan.stride_passes == 0 {
             self.record.reset();
+            self.merge();
         }
         self.plan.stride_passes += 1;
         self.drop_finished();
