@@ -2,7 +2,6 @@
 //!
 //! Reads the content and the settings; writes the tree, the pool, the event queue and, while one is open, the journal.
 
-use bevy_ecs::resource::Resource;
 use slotmap::Key;
 
 use crate::block_hashes::BlockHashes;
@@ -16,7 +15,7 @@ use crate::requests::{Progress, Requests};
 use crate::tree::{NodeKey, Tree};
 
 /// The stores that make up the cache, with the settings that rule them.
-#[derive(Resource, Debug)]
+#[derive(Debug)]
 pub(crate) struct Cache {
     pub(crate) config: EngineConfig,
     pub(crate) contents: Contents,

@@ -5,12 +5,13 @@
 //! error at start-up. `enter` runs before the transaction, and only when something was asked. `stride` is another: it stands for
 //! many iterations in which a decode pass only counts.
 
-use bevy_ecs::prelude::{IntoScheduleConfigs, Resource, Schedule, World};
+use bevy_ecs::prelude::{IntoScheduleConfigs, Schedule, World};
 use bevy_ecs::schedule::{LogLevel, ScheduleBuildSettings, ScheduleLabel};
 
 use crate::batch::{Plan, Refusal, StrideLimits};
 use crate::cache::Cache;
 use crate::config::EngineConfig;
+use crate::engine::Engine;
 use crate::journal::Mark;
 use crate::ratio::NewTokenRatio;
 use crate::record::PassRecord;
@@ -22,7 +23,7 @@ use crate::systems::{
 use crate::timing::Clock;
 
 /// What the iteration under way is and has come to.
-#[derive(Resource, Debug)]
+#[derive(Debug)]
 pub(crate) struct Pass {
     pub(crate) plan: Plan,
     pub(crate) record: PassRecord,
@@ -99,7 +100,7 @@ impl Iteration {
     /// Runs one iteration, and returns why it was refused, if it was.
     pub(crate) fn run(&mut self, world: &mut World) -> Option<Refusal> {
         self.choose.run(world);
-        let refusal = world.resource_mut::<Pass>().plan.refusal.take();
+        let refusal = world.resource_mut::<Engine>().pass.plan.refusal.take();
         if refusal.is_none() {
             self.commit.run(world);
         } else {
@@ -110,9 +111,9 @@ impl Iteration {
 
     /// Runs a stride of decode passes that only count, and returns how many there were and why the first one was refused.
     pub(crate) fn stride(&mut self, world: &mut World, limits: StrideLimits) -> (u64, Option<Refusal>) {
-        world.resource_mut::<Pass>().plan.stride = limits;
+        world.resource_mut::<Engine>().pass.plan.stride = limits;
         self.stride.run(world);
-        let plan = &mut world.resource_mut::<Pass>().into_inner().plan;
+        let plan = &mut world.resource_mut::<Engine>().into_inner().pass.plan;
         (plan.stride_passes, plan.refusal.take())
     }
 }

@@ -7,6 +7,7 @@ pub mod check;
 pub mod config;
 pub mod content;
 mod digest;
+mod engine;
 pub mod events;
 mod iteration;
 pub mod journal;

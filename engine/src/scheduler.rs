@@ -1,7 +1,5 @@
 //! What the scheduler holds: the requests, where they wait and run, and the batches.
 
-use bevy_ecs::resource::Resource;
-
 use crate::batch::Batches;
 use crate::config::EngineConfig;
 use crate::queue::{Held, Inbox, Queue};
@@ -9,7 +7,7 @@ use crate::requests::Requests;
 use crate::running::Running;
 
 /// The stores of the scheduler.
-#[derive(Resource, Debug)]
+#[derive(Debug)]
 pub(crate) struct Scheduler {
     pub(crate) inbox: Inbox,
     pub(crate) requests: Requests,

@@ -1,7 +1,5 @@
 //! How long a pass takes: the question the worker asks, and the answers it can be given.
 
-use bevy_ecs::resource::Resource;
-
 /// The shape of a pass, as exact sums over its rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassShape {
@@ -99,7 +97,6 @@ impl TimingModel for Constant {
 }
 
 /// The model of a worker.
-#[derive(Resource)]
 pub(crate) struct Timing {
     pub(crate) model: Box<dyn TimingModel>,
 }

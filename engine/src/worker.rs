@@ -9,6 +9,7 @@ use crate::check::{self, Violation};
 use crate::config::{ConfigError, EngineConfig, Role};
 use crate::content::Contents;
 use crate::digest;
+use crate::engine::Engine;
 use crate::events::EventQueue;
 use crate::iteration::{Iteration, Pass};
 use crate::journal::Journal;
@@ -18,7 +19,7 @@ use crate::record::PassRecord;
 use crate::request::{RequestKey, RequestSpec};
 use crate::results;
 use crate::scheduler::Scheduler;
-use crate::timing::{Clock, PassShape, Timing, TimingError, TimingModel};
+use crate::timing::{Clock, PassShape, TimingError, TimingModel};
 use crate::tree::Tree;
 
 /// Why an iteration did not happen. The worker is as it was before it, except that what had arrived has entered.
@@ -106,36 +107,37 @@ impl Worker {
         config.validate()?;
         let extend_ends_in_its_pass = config.disable_overlap_schedule;
         let mut world = World::new();
-        world.insert_resource(Cache::new(&config));
-        world.insert_resource(Scheduler::new(&config));
-        world.insert_resource(Pass::new(&config));
-        world.insert_resource(Timing { model: timing });
+        world.insert_resource(Engine::new(&config, timing));
         let iteration = Iteration::new();
         Ok(Worker { world, iteration, asked: false, may_stride: false, extend_ends_in_its_pass, told: false })
     }
 
-    fn cache(&self) -> &Cache {
+    fn engine(&self) -> &Engine {
         self.world.resource()
+    }
+
+    fn engine_mut(&mut self) -> &mut Engine {
+        self.world.resource_mut::<Engine>().into_inner()
+    }
+
+    fn cache(&self) -> &Cache {
+        &self.engine().cache
     }
 
     fn cache_mut(&mut self) -> &mut Cache {
-        self.world.resource_mut::<Cache>().into_inner()
+        &mut self.engine_mut().cache
     }
 
     fn scheduler(&self) -> &Scheduler {
-        self.world.resource()
-    }
-
-    fn scheduler_mut(&mut self) -> &mut Scheduler {
-        self.world.resource_mut::<Scheduler>().into_inner()
+        &self.engine().scheduler
     }
 
     fn pass(&self) -> &Pass {
-        self.world.resource()
+        &self.engine().pass
     }
 
     fn pass_mut(&mut self) -> &mut Pass {
-        self.world.resource_mut::<Pass>().into_inner()
+        &mut self.engine_mut().pass
     }
 
     /// The settings.
@@ -164,7 +166,7 @@ impl Worker {
         }
         check_lengths(&spec, self.contents().len(spec.content))?;
         self.contents_mut().retain(spec.content);
-        let request = self.scheduler_mut().requests.add(spec);
+        let request = self.engine_mut().scheduler.requests.add(spec);
         self.ask(Asked::Submit(request));
         Ok(request)
     }
@@ -180,7 +182,7 @@ impl Worker {
     }
 
     fn ask(&mut self, asked: Asked) {
-        self.scheduler_mut().inbox.asked.push(asked);
+        self.engine_mut().scheduler.inbox.asked.push(asked);
         self.asked = true;
     }
 
@@ -241,7 +243,7 @@ impl Worker {
         if let Some(Refusal::Error(error)) = refusal {
             return Err(error);
         }
-        let record = &self.world.resource::<Pass>().record;
+        let record = &self.world.resource::<Engine>().pass.record;
         self.may_stride =
             record.mode == BatchMode::Decode || self.extend_ends_in_its_pass && record.mode == BatchMode::Extend;
         self.told = !record.rejected.is_empty() || !record.dropped.is_empty();
@@ -259,7 +261,7 @@ impl Worker {
 
     /// Puts another timing model in the place of the one that refused.
     pub fn set_timing(&mut self, timing: Box<dyn TimingModel>) {
-        self.world.resource_mut::<Timing>().model = timing;
+        self.engine_mut().timing.model = timing;
     }
 
     /// Says how much of a KV event is made, from counts alone (the default) to hashes and token ids. To be set while the cache

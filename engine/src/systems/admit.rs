@@ -8,6 +8,7 @@ use bumpalo::Bump;
 use crate::batch::{BatchMode, Batches, ExtendRow, Plan};
 use crate::cache::Cache;
 use crate::config::SchedulePolicy;
+use crate::engine::Engine;
 use crate::iteration::Pass;
 use crate::queue::Queue;
 use crate::ratio::NewTokenRatio;
@@ -66,18 +67,14 @@ struct Extend {
 }
 
 /// Fills the next batch with the pending chunk and with waiting requests.
-pub(crate) fn admit(
-    mut cache: ResMut<Cache>,
-    mut scheduler: ResMut<Scheduler>,
-    mut pass: ResMut<Pass>,
-    mut scratch: Local<Bump>,
-) {
+pub(crate) fn admit(mut engine: ResMut<Engine>, mut scratch: Local<Bump>) {
+    let Engine { cache, scheduler, pass, .. } = &mut *engine;
     if !pass.plan.admitting {
         return;
     }
-    let Scheduler { requests, queue, running, batches, .. } = &mut *scheduler;
-    let Pass { plan, record, ratio, .. } = &mut *pass;
-    let mut admit = Admit { cache: &mut cache, requests, queue, running, batches, plan, record, ratio };
+    let Scheduler { requests, queue, running, batches, .. } = scheduler;
+    let Pass { plan, record, ratio, .. } = pass;
+    let mut admit = Admit { cache, requests, queue, running, batches, plan, record, ratio };
     scratch.reset();
     admit.plan.preempted.clear();
     let mut budget = admit.open_budget();

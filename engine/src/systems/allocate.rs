@@ -7,7 +7,7 @@ use bevy_ecs::prelude::ResMut;
 
 use crate::batch::{BatchMode, Batches, Plan, Refusal};
 use crate::cache::Cache;
-use crate::iteration::Pass;
+use crate::engine::Engine;
 use crate::pool::Owner;
 use crate::request::RequestKey;
 use crate::requests::Requests;
@@ -25,12 +25,13 @@ pub(crate) struct Allocate<'a> {
 }
 
 /// Allocates for an extend batch.
-pub(crate) fn allocate(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, mut pass: ResMut<Pass>) {
+pub(crate) fn allocate(mut engine: ResMut<Engine>) {
+    let Engine { cache, scheduler, pass, .. } = &mut *engine;
     if scheduler.batches.next.mode != BatchMode::Extend {
         return;
     }
-    let Scheduler { requests, running, batches, .. } = &mut *scheduler;
-    let mut allocate = Allocate { cache: &mut cache, requests, running, batches, plan: &mut pass.plan };
+    let Scheduler { requests, running, batches, .. } = scheduler;
+    let mut allocate = Allocate { cache, requests, running, batches, plan: &mut pass.plan };
     if allocate.extend_rows() && allocate.cache.config.mixes() {
         allocate.mix_running_rows();
     }

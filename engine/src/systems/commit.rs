@@ -7,6 +7,7 @@ use bevy_ecs::prelude::ResMut;
 
 use crate::batch::{BatchMode, Batches};
 use crate::cache::Cache;
+use crate::engine::Engine;
 use crate::iteration::Pass;
 use crate::queue::Held;
 use crate::ratio::NewTokenRatio;
@@ -31,11 +32,12 @@ pub(crate) struct Commit<'a> {
 }
 
 /// Commits the pass and takes results.
-pub(crate) fn commit(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, mut pass: ResMut<Pass>) {
-    let Scheduler { requests, running, batches, held, .. } = &mut *scheduler;
-    let Pass { plan, record, ratio, clock, mark } = &mut *pass;
+pub(crate) fn commit(mut engine: ResMut<Engine>) {
+    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+    let Scheduler { requests, running, batches, held, .. } = scheduler;
+    let Pass { plan, record, ratio, clock, mark } = pass;
     *mark = None;
-    let (cache, duration_ns) = (&mut *cache, plan.duration_ns);
+    let duration_ns = plan.duration_ns;
     let mut commit = Commit { cache, requests, running, batches, record, held, clock, ratio, duration_ns };
     commit.close_transaction();
     commit.launch();

@@ -11,6 +11,7 @@ use slotmap::Key;
 use crate::batch::{BatchMode, Batches, Plan, Refusal};
 use crate::cache::Cache;
 use crate::config::{RetractionPolicy, Role};
+use crate::engine::Engine;
 use crate::iteration::Pass;
 use crate::queue::Queue;
 use crate::ratio::NewTokenRatio;
@@ -38,19 +39,15 @@ pub(crate) struct Decode<'a> {
 }
 
 /// Decodes if nothing prefills.
-pub(crate) fn decode(
-    mut cache: ResMut<Cache>,
-    mut scheduler: ResMut<Scheduler>,
-    mut pass: ResMut<Pass>,
-    mut scratch: Local<Bump>,
-) {
-    let Scheduler { requests, running, queue, batches, .. } = &mut *scheduler;
-    let Pass { record, ratio, plan, .. } = &mut *pass;
+pub(crate) fn decode(mut engine: ResMut<Engine>, mut scratch: Local<Bump>) {
+    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+    let Scheduler { requests, running, queue, batches, .. } = scheduler;
+    let Pass { record, ratio, plan, .. } = pass;
     let idle = batches.next.mode == BatchMode::Idle && plan.refusal.is_none();
     let may_run = cache.config.role == Role::Unified && !running.numbers.prefill_only;
     if idle && may_run && !running.rows().is_empty() {
         scratch.reset();
-        let mut decode = Decode { cache: &mut cache, requests, running, queue, batches, record, ratio, plan };
+        let mut decode = Decode { cache, requests, running, queue, batches, record, ratio, plan };
         decode.update_running(&scratch);
     }
 }

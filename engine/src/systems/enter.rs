@@ -9,7 +9,7 @@ use bevy_ecs::prelude::ResMut;
 use crate::batch::Batches;
 use crate::cache::Cache;
 use crate::config::{EngineConfig, Role};
-use crate::iteration::Pass;
+use crate::engine::Engine;
 use crate::journal::Journal;
 use crate::queue::{Asked, Inbox, Queue};
 use crate::record::PassRecord;
@@ -31,10 +31,11 @@ pub(crate) struct Entry<'a> {
 }
 
 /// Takes everything out of the inbox, in order.
-pub(crate) fn enter(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, mut pass: ResMut<Pass>) {
-    let Scheduler { inbox, requests, queue, running, batches, .. } = &mut *scheduler;
+pub(crate) fn enter(mut engine: ResMut<Engine>) {
+    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+    let Scheduler { inbox, requests, queue, running, batches, .. } = scheduler;
     let record = &mut pass.record;
-    let mut entry = Entry { cache: &mut cache, batches, inbox, requests, queue, running, record };
+    let mut entry = Entry { cache, batches, inbox, requests, queue, running, record };
     let mut asked = std::mem::take(&mut entry.inbox.asked);
     for asked in asked.drain(..) {
         entry.take(asked);

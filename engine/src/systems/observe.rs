@@ -4,17 +4,17 @@
 
 use bevy_ecs::prelude::ResMut;
 
-use crate::cache::Cache;
+use crate::engine::Engine;
 use crate::iteration::Pass;
 use crate::results;
 use crate::scheduler::Scheduler;
 use crate::systems::commit::gauges;
 
 /// Closes the iteration.
-pub(crate) fn observe(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, mut pass: ResMut<Pass>) {
-    let cache = &mut *cache;
-    let Scheduler { requests, running, held, batches, .. } = &mut *scheduler;
-    let Pass { record, clock, ratio, .. } = &mut *pass;
+pub(crate) fn observe(mut engine: ResMut<Engine>) {
+    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+    let Scheduler { requests, running, held, batches, .. } = scheduler;
+    let Pass { record, clock, ratio, .. } = pass;
     if !held.requests.is_empty() {
         results::end_transfers(cache, requests, running, held, record, clock);
     }

@@ -14,7 +14,7 @@ use crate::batch::Plan;
 use crate::cache::Cache;
 use crate::config::{Role, SchedulePolicy};
 use crate::content::{StreamKey, mix};
-use crate::iteration::Pass;
+use crate::engine::Engine;
 use crate::queue::Queue;
 use crate::request::RequestKey;
 use crate::requests::Requests;
@@ -42,15 +42,10 @@ pub(crate) struct Prompts {
 }
 
 /// Decides whether to admit, and sorts the queue if so.
-pub(crate) fn order(
-    mut cache: ResMut<Cache>,
-    mut scheduler: ResMut<Scheduler>,
-    mut pass: ResMut<Pass>,
-    mut scratch: Local<Bump>,
-    mut prompts: Local<Prompts>,
-) {
-    let Scheduler { requests, queue, running, .. } = &mut *scheduler;
-    let mut order = Order { cache: &mut cache, requests, queue, running, plan: &mut pass.plan };
+pub(crate) fn order(mut engine: ResMut<Engine>, mut scratch: Local<Bump>, mut prompts: Local<Prompts>) {
+    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+    let Scheduler { requests, queue, running, .. } = scheduler;
+    let mut order = Order { cache, requests, queue, running, plan: &mut pass.plan };
     order.plan.admitting = order.opens();
     if order.plan.admitting && !order.queue.is_empty() {
         scratch.reset();

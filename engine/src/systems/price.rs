@@ -3,10 +3,11 @@
 //! Reads the batch, requests and the running batch, and for a look also the tree, the event queue and the record; asks the
 //! timing model; writes the plan's duration or its refusal.
 
-use bevy_ecs::prelude::{Res, ResMut};
+use bevy_ecs::prelude::ResMut;
 
 use crate::batch::{Batch, BatchMode, Batches, ExtendRow, Peek, Plan, Refusal};
 use crate::cache::Cache;
+use crate::engine::Engine;
 use crate::iteration::Pass;
 use crate::record::PassRecord;
 use crate::requests::Requests;
@@ -29,11 +30,12 @@ pub(crate) struct Price<'a> {
 }
 
 /// Asks the timing model for the duration of the next batch, unless it is only looked at.
-pub(crate) fn price(cache: Res<Cache>, scheduler: Res<Scheduler>, mut pass: ResMut<Pass>, mut timing: ResMut<Timing>) {
+pub(crate) fn price(mut engine: ResMut<Engine>) {
+    let Engine { cache, scheduler, pass, timing } = &mut *engine;
     let Scheduler { requests, running, batches, .. } = &*scheduler;
     let evicted_before = pass.mark.as_ref().map_or(0, |mark| mark.tree.evicted_tokens);
-    let Pass { plan, record, clock, .. } = &mut *pass;
-    let (cache, timing) = (&*cache, &mut *timing);
+    let Pass { plan, record, clock, .. } = pass;
+    let cache = &*cache;
     let mut price = Price { batches, requests, running, clock, cache, record, evicted_before, timing, plan };
     price.plan.duration_ns = 0;
     if price.plan.refusal.is_some() {

@@ -3,11 +3,12 @@
 //! Reads the batches, the queue, the running batch and who is held; writes the event queue, the record, the ratio and the
 //! releases of held requests.
 
-use bevy_ecs::prelude::{Res, ResMut};
+use bevy_ecs::prelude::ResMut;
 
 use crate::batch::{BatchMode, Batches};
 use crate::cache::Cache;
 use crate::config::Role;
+use crate::engine::Engine;
 use crate::events::Why;
 use crate::iteration::Pass;
 use crate::queue::{Held, Queue};
@@ -30,10 +31,11 @@ pub(crate) struct Publish<'a> {
 }
 
 /// Publishes what the batch whose results were just taken calls for.
-pub(crate) fn publish(mut cache: ResMut<Cache>, scheduler: Res<Scheduler>, mut pass: ResMut<Pass>) {
-    let Scheduler { queue, running, batches, held, .. } = &*scheduler;
-    let Pass { record, ratio, clock, .. } = &mut *pass;
-    let mut publish = Publish { cache: &mut cache, batches, queue, running, held, clock, record, ratio };
+pub(crate) fn publish(mut engine: ResMut<Engine>) {
+    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+    let Scheduler { queue, running, batches, held, .. } = scheduler;
+    let Pass { record, ratio, clock, .. } = pass;
+    let mut publish = Publish { cache, batches, queue, running, held, clock, record, ratio };
     let overlap = !publish.cache.config.disable_overlap_schedule;
     let taken = if overlap { publish.batches.last.mode } else { publish.batches.next.mode };
     match taken {

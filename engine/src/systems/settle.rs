@@ -7,7 +7,8 @@ use bevy_ecs::prelude::ResMut;
 use crate::batch::{Batch, BatchMode};
 use crate::cache::Cache;
 use crate::config::Role;
-use crate::iteration::{Pass, begin};
+use crate::engine::Engine;
+use crate::iteration::begin;
 use crate::record::PassRecord;
 use crate::request::RequestKey;
 use crate::requests::Requests;
@@ -16,11 +17,11 @@ use crate::scheduler::Scheduler;
 use crate::systems::enter::{drop_if_waiting, mark_if_in_batch};
 
 /// Carries out a pending abort of the chunked request, inserts its last chunk, and merges the last extend batch.
-pub(crate) fn settle(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, mut pass: ResMut<Pass>) {
-    let cache = &mut *cache;
-    begin(cache, &scheduler, &mut pass);
+pub(crate) fn settle(mut engine: ResMut<Engine>) {
+    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+    begin(cache, scheduler, pass);
     scheduler.batches.launch_order.clear();
-    let Scheduler { requests, queue, running, batches, .. } = &mut *scheduler;
+    let Scheduler { requests, queue, running, batches, .. } = scheduler;
     let record = &mut pass.record;
     if let Some(request) = running.numbers.chunked_abort {
         if running.numbers.chunked == Some(request) {

@@ -10,6 +10,7 @@
 use crate::batch::{BatchMode, Batches, Plan, Refusal};
 use crate::cache::Cache;
 use crate::config::Role;
+use crate::engine::Engine;
 use crate::iteration::Pass;
 use crate::queue::{Inbox, Queue};
 use crate::ratio::NewTokenRatio;
@@ -42,15 +43,10 @@ pub(crate) struct Stride<'a> {
 }
 
 /// Runs as many quiet decode passes as there are, none if the next pass is not one.
-pub(crate) fn stride(
-    mut cache: ResMut<Cache>,
-    mut scheduler: ResMut<Scheduler>,
-    mut pass: ResMut<Pass>,
-    mut timing: ResMut<Timing>,
-) {
-    let Scheduler { inbox, queue, requests, running, batches, .. } = &mut *scheduler;
-    let Pass { plan, record, ratio, clock, .. } = &mut *pass;
-    let (cache, timing) = (&mut *cache, &mut *timing);
+pub(crate) fn stride(mut engine: ResMut<Engine>) {
+    let Engine { cache, scheduler, pass, timing } = &mut *engine;
+    let Scheduler { inbox, queue, requests, running, batches, .. } = scheduler;
+    let Pass { plan, record, ratio, clock, .. } = pass;
     let mut stride = Stride { cache, inbox, queue, requests, running, ratio, clock, batches, timing, plan, record };
     stride.plan.stride_passes = 0;
     if !stride.only_counts() {

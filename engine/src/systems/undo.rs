@@ -6,6 +6,7 @@ use bevy_ecs::prelude::ResMut;
 
 use crate::batch::{Batches, Plan};
 use crate::cache::Cache;
+use crate::engine::Engine;
 use crate::iteration::Pass;
 use crate::journal::{Mark, Op};
 use crate::queue::Queue;
@@ -29,11 +30,11 @@ pub(crate) struct Undo<'a> {
 }
 
 /// Undoes the pass.
-pub(crate) fn undo(mut cache: ResMut<Cache>, mut scheduler: ResMut<Scheduler>, mut pass: ResMut<Pass>) {
-    let Scheduler { requests, running, queue, batches, .. } = &mut *scheduler;
-    let Pass { plan, record, ratio, mark, .. } = &mut *pass;
+pub(crate) fn undo(mut engine: ResMut<Engine>) {
+    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+    let Scheduler { requests, running, queue, batches, .. } = scheduler;
+    let Pass { plan, record, ratio, mark, .. } = pass;
     let mark = mark.take().expect("a transaction is open during a pass");
-    let cache = &mut *cache;
     let mut undo = Undo { cache, requests, running, queue, ratio, record, batches, plan, mark };
     undo.cache.journal.close_for_undo();
     while let Some(op) = undo.cache.journal.take_back() {

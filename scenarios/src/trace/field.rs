@@ -106,17 +106,21 @@ impl Scalar<'_> {
         matches!(self, Scalar::Missing | Scalar::Null)
     }
 
+    /// The value if it is a whole number, at least 0; `1.0` counts as 1.
+    pub fn whole(&self) -> Option<u64> {
+        match *self {
+            Scalar::Int(value) => u64::try_from(value).ok(),
+            Scalar::Float(value) if value.fract() == 0.0 && (0.0..9e15).contains(&value) => Some(value as u64),
+            _ => None,
+        }
+    }
+
     /// The value as a whole number in `range`; `1.0` counts as 1.
     ///
     /// # Errors
     /// Any other value.
     pub fn integer(&self, field: &str, range: RangeInclusive<u64>) -> Result<u64, Fault> {
-        let whole = match *self {
-            Scalar::Int(value) => Some(value),
-            Scalar::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => Some(value as i128),
-            _ => None,
-        };
-        whole.and_then(|value| u64::try_from(value).ok()).filter(|value| range.contains(value)).ok_or_else(|| {
+        self.whole().filter(|value| range.contains(value)).ok_or_else(|| {
             Fault::new(field, self.to_string(), format!("a whole number from {} to {}", range.start(), range.end()))
         })
     }

@@ -5,8 +5,10 @@
 //! runs, not the text.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
+use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use servesim_engine::content::Run;
 
@@ -49,35 +51,65 @@ struct Wire<'a> {
     output: TokenRuns,
 }
 
-/// A list of runs as it stands in a row.
+/// A list of runs as it stands in a row: none if the field is missing or `null`, with the first pair that is no run.
 #[derive(Default)]
-struct TokenRuns(Option<Vec<Result<Run, String>>>);
+struct TokenRuns {
+    runs: Option<Vec<Run>>,
+    bad: Option<String>,
+}
 
 impl<'de> Deserialize<'de> for TokenRuns {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let pairs: Option<Vec<(Scalar<'de>, Scalar<'de>)>> = Option::deserialize(deserializer)?;
-        Ok(TokenRuns(pairs.map(|pairs| pairs.iter().map(token_run).collect())))
+        deserializer.deserialize_option(TokenRunsVisitor)
     }
 }
 
-/// A pair as a run, or the pair as found when it is none.
-fn token_run(pair: &(Scalar<'_>, Scalar<'_>)) -> Result<Run, String> {
-    let (first, count) = pair;
-    let run = match (first.integer("", 0..=u64::from(u32::MAX)), count.integer("", 1..=LONGEST_TOKENS)) {
-        (Ok(first), Ok(count)) if first + count <= 1 << 32 => Some(Run { first: first as u32, count: count as u32 }),
-        _ => None,
-    };
-    run.ok_or_else(|| format!("[{first}, {count}]"))
+struct TokenRunsVisitor;
+
+impl<'de> Visitor<'de> for TokenRunsVisitor {
+    type Value = TokenRuns;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of pairs")
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<TokenRuns, E> {
+        Ok(TokenRuns::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<TokenRuns, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<TokenRuns, A::Error> {
+        let (mut runs, mut bad) = (Vec::new(), None);
+        while let Some(pair) = list.next_element::<(Scalar<'de>, Scalar<'de>)>()? {
+            match token_run(&pair) {
+                Some(run) => runs.push(run),
+                None if bad.is_none() => bad = Some(format!("[{}, {}]", pair.0, pair.1)),
+                None => {}
+            }
+        }
+        Ok(TokenRuns { runs: Some(runs), bad })
+    }
+}
+
+/// A pair as a run, if it is one.
+fn token_run((first, count): &(Scalar<'_>, Scalar<'_>)) -> Option<Run> {
+    let first = first.whole().filter(|&first| first <= u64::from(u32::MAX))?;
+    let count = count.whole().filter(|count| (1..=LONGEST_TOKENS).contains(count))?;
+    (first + count <= 1 << 32).then_some(Run { first: first as u32, count: count as u32 })
 }
 
 impl TokenRuns {
     fn checked(self, field: &str, least: usize) -> Result<Vec<Run>, Fault> {
         let expected = "runs [first, count] of 1 or more tokens with ids below 2^32";
-        let runs = self.0.ok_or_else(|| Fault::new(field, "nothing", expected))?;
-        if runs.len() < least {
-            return Err(Fault::new(field, "an empty list", expected));
+        let runs = self.runs.ok_or_else(|| Fault::new(field, "nothing", expected))?;
+        match self.bad {
+            Some(bad) => Err(Fault::new(field, bad, expected)),
+            None if runs.len() < least => Err(Fault::new(field, "an empty list", expected)),
+            None => Ok(runs),
         }
-        runs.into_iter().map(|run| run.map_err(|found| Fault::new(field, found, expected))).collect()
     }
 }
 

@@ -1,0 +1,29 @@
+//! All that the systems of a worker read and write, as one resource.
+//!
+//! One, because to look a resource up costs more than most systems do in a pass where nothing happens: the systems are chained
+//! and nearly all of them write to the three parts. Which part a system touches stands in its first lines.
+
+use bevy_ecs::resource::Resource;
+
+use crate::cache::Cache;
+use crate::config::EngineConfig;
+use crate::iteration::Pass;
+use crate::scheduler::Scheduler;
+use crate::timing::{Timing, TimingModel};
+
+/// The stores of a worker.
+#[derive(Resource)]
+pub(crate) struct Engine {
+    pub(crate) cache: Cache,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) pass: Pass,
+    pub(crate) timing: Timing,
+}
+
+impl Engine {
+    /// A worker's stores at time 0.
+    pub(crate) fn new(config: &EngineConfig, model: Box<dyn TimingModel>) -> Engine {
+        let timing = Timing { model };
+        Engine { cache: Cache::new(config), scheduler: Scheduler::new(config), pass: Pass::new(config), timing }
+    }
+}
