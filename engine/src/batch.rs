@@ -1,6 +1,7 @@
 //! The batch that an iteration chooses, and the one before it.
 
 use crate::request::RequestKey;
+use crate::timing::PassTime;
 
 /// What a batch does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -119,8 +120,8 @@ pub(crate) struct Plan {
     pub(crate) admitting: bool,
     /// Why the pass is undone, if it is.
     pub(crate) refusal: Option<Refusal>,
-    /// The duration that the timing model gave.
-    pub(crate) duration_ns: u64,
+    /// What the timing model said that the pass takes.
+    pub(crate) time: PassTime,
     /// Requests preempted in this pass, in the order of their release.
     pub(crate) preempted: Vec<RequestKey>,
 }

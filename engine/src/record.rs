@@ -43,7 +43,7 @@ pub struct PassRecord {
     pub extend: Vec<ExtendRow>,
     /// The decode rows: of a decode batch, or behind the others in a mixed extend batch.
     pub decode_rows: u32,
-    /// How long the pass took, in simulated nanoseconds; 0 when idle. Of a stride, how far the clock moved.
+    /// How long the pass takes on the device, in simulated nanoseconds; 0 when idle. Of a stride, how far the clock moved.
     pub duration_ns: u64,
     /// Requests turned away, with the reason.
     pub rejected: Vec<(u64, Reject)>,

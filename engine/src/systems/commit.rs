@@ -16,7 +16,7 @@ use crate::requests::Requests;
 use crate::results;
 use crate::running::Running;
 use crate::scheduler::Scheduler;
-use crate::timing::Clock;
+use crate::timing::{Clock, PassTime};
 
 /// What a commit reads and writes.
 pub(crate) struct Commit<'a> {
@@ -28,7 +28,7 @@ pub(crate) struct Commit<'a> {
     pub(crate) held: &'a mut Held,
     pub(crate) clock: &'a mut Clock,
     ratio: &'a NewTokenRatio,
-    duration_ns: u64,
+    time: PassTime,
 }
 
 /// Commits the pass and takes results.
@@ -37,8 +37,8 @@ pub(crate) fn commit(mut engine: ResMut<Engine>) {
     let Scheduler { requests, running, batches, held, .. } = scheduler;
     let Pass { plan, record, ratio, clock, mark } = pass;
     *mark = None;
-    let duration_ns = plan.duration_ns;
-    let mut commit = Commit { cache, requests, running, batches, record, held, clock, ratio, duration_ns };
+    let time = plan.time;
+    let mut commit = Commit { cache, requests, running, batches, record, held, clock, ratio, time };
     commit.close_transaction();
     commit.launch();
     if commit.cache.config.disable_overlap_schedule {
@@ -74,25 +74,14 @@ impl Commit<'_> {
         self.record.after_schedule = gauges(self.cache, self.ratio);
     }
 
-    /// Without overlap the clock moves to the end of this pass; with it, to the end of the one before, whose results are taken
-    /// now.
-    fn pass_time(&mut self) {
-        let duration_ns = self.duration_ns;
-        if self.cache.config.disable_overlap_schedule {
-            self.clock.now_ns += duration_ns;
-        } else {
-            self.clock.now_ns += std::mem::replace(&mut self.clock.in_flight_ns, duration_ns);
-        }
-    }
-
     /// The batch runs: it is noted, and the growth counter of `hrrn` moves by its tokens.
     fn launch(&mut self) {
-        self.pass_time();
+        self.clock.pass(self.time, !self.cache.config.disable_overlap_schedule);
         let next = &self.batches.next;
         self.record.mode = next.mode;
         self.record.extend.extend_from_slice(&next.extend);
         self.record.decode_rows = next.decode_rows + next.mixed.len() as u32;
-        self.record.duration_ns = self.duration_ns;
+        self.record.duration_ns = self.time.device_ns;
         let numbers = &mut self.running.numbers;
         match next.mode {
             BatchMode::Idle => {}

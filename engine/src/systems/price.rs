@@ -13,7 +13,7 @@ use crate::record::PassRecord;
 use crate::requests::Requests;
 use crate::running::Running;
 use crate::scheduler::Scheduler;
-use crate::timing::{Clock, PassShape, Timing, TimingError};
+use crate::timing::{Clock, PassShape, PassTime, Timing};
 use crate::worker::StepError;
 
 /// What pricing reads and writes.
@@ -37,7 +37,7 @@ pub(crate) fn price(mut engine: ResMut<Engine>) {
     let Pass { plan, record, clock, .. } = pass;
     let cache = &*cache;
     let mut price = Price { batches, requests, running, clock, cache, record, evicted_before, timing, plan };
-    price.plan.duration_ns = 0;
+    price.plan.time = PassTime::default();
     if price.plan.refusal.is_some() {
         return;
     }
@@ -51,10 +51,9 @@ pub(crate) fn price(mut engine: ResMut<Engine>) {
 impl Price<'_> {
     fn ask(&mut self) {
         let shape = shape_of(&self.batches.next, self.requests, self.running);
-        let starts_ns = self.clock.now_ns.saturating_add(self.clock.in_flight_ns);
-        let answer = self.timing.model.duration_ns(&shape);
-        match answer.and_then(|duration_ns| fits_clock(starts_ns, duration_ns)) {
-            Ok(duration_ns) => self.plan.duration_ns = duration_ns,
+        let overlap = !self.cache.config.disable_overlap_schedule;
+        match self.timing.ask(&shape, self.clock, overlap) {
+            Ok(time) => self.plan.time = time,
             Err(error) => {
                 let mode = self.batches.next.mode;
                 let first = self.batches.next.extend.first().map(|row| row.request);
@@ -80,14 +79,6 @@ impl Price<'_> {
     }
 }
 
-/// The duration, unless the clock would overflow.
-pub(crate) fn fits_clock(starts_ns: u64, duration_ns: u64) -> Result<u64, TimingError> {
-    match starts_ns.checked_add(duration_ns) {
-        Some(_) => Ok(duration_ns),
-        None => Err(TimingError::ClockOverflow { now_ns: starts_ns, duration_ns }),
-    }
-}
-
 /// The exact sums over a batch's rows.
 fn shape_of(batch: &Batch, requests: &Requests, running: &Running) -> PassShape {
     let mut shape = PassShape::default();
@@ -97,6 +88,7 @@ fn shape_of(batch: &Batch, requests: &Requests, running: &Running) -> PassShape 
         shape.extend_tokens += new_tokens;
         shape.cached_tokens += u64::from(row.prefix);
         shape.extend_attention += u128::from(new_tokens) * u128::from(row.end);
+        shape.extend_squares += u128::from(new_tokens) * u128::from(new_tokens);
     }
     if batch.mode == BatchMode::Decode {
         shape.decode_rows = batch.decode_rows;

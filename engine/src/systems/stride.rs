@@ -21,9 +21,8 @@ use crate::results;
 use crate::running::Running;
 use crate::scheduler::Scheduler;
 use crate::systems::commit::gauges;
-use crate::systems::price::fits_clock;
 use crate::systems::settle::merge_last;
-use crate::timing::{Clock, PassShape, Timing};
+use crate::timing::{Clock, PassShape, PassTime, Timing};
 use crate::worker::StepError;
 use bevy_ecs::prelude::ResMut;
 
@@ -55,7 +54,7 @@ pub(crate) fn stride(mut engine: ResMut<Engine>) {
     let started_ns = stride.clock.now_ns;
     while stride.plan.stride_passes < stride.plan.stride.passes && stride.next_is_quiet() {
         match stride.price() {
-            Ok(duration_ns) => stride.pass(duration_ns),
+            Ok(time) => stride.pass(time),
             Err(refusal) if stride.plan.stride_passes == 0 => {
                 stride.plan.refusal = Some(refusal);
                 return;
@@ -132,16 +131,15 @@ impl Stride<'_> {
             && !queue_moves
     }
 
-    fn price(&mut self) -> Result<u64, Refusal> {
+    fn price(&mut self) -> Result<PassTime, Refusal> {
         let rows = self.rows_left();
         let shape = PassShape {
             decode_rows: rows as u32,
             decode_kv_tokens: self.running.committed_tokens() - self.finished_tokens() + self.joining_tokens() + rows,
             ..PassShape::default()
         };
-        let starts_ns = self.clock.now_ns.saturating_add(self.clock.in_flight_ns);
-        let answer = self.timing.model.duration_ns(&shape);
-        answer.and_then(|duration_ns| fits_clock(starts_ns, duration_ns)).map_err(|error| {
+        let overlap = !self.cache.config.disable_overlap_schedule;
+        self.timing.ask(&shape, self.clock, overlap).map_err(|error| {
             let left = |&&row: &&RequestKey| self.requests.get(row).finish.is_none();
             let joining = self.joining().map(|(request, _)| request).next();
             let request = self.running.rows().iter().find(left).copied().or(joining).expect("a row is left");
@@ -182,7 +180,7 @@ impl Stride<'_> {
         }
     }
 
-    fn pass(&mut self, duration_ns: u64) {
+    fn pass(&mut self, time: PassTime) {
         if self.plan.stride_passes == 0 {
             self.record.reset();
             self.merge();
@@ -196,11 +194,7 @@ impl Stride<'_> {
         let numbers = &mut self.running.numbers;
         numbers.results += 1;
         numbers.processed_tokens += numbers.founder_tokens;
-        if self.cache.config.disable_overlap_schedule {
-            self.clock.now_ns += duration_ns;
-        } else {
-            self.clock.now_ns += std::mem::replace(&mut self.clock.in_flight_ns, duration_ns);
-        }
+        self.clock.pass(time, !self.cache.config.disable_overlap_schedule);
         self.clock.decode_batches += 1;
         self.clock.iteration += 1;
         if self.running.numbers.results >= self.running.numbers.next_end {
