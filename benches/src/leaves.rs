@@ -69,14 +69,14 @@ impl LeafCache {
     }
 
     fn evict_in_a_pass(&mut self) -> Duration {
-        let before = self.worker.tree().work().leaves_evicted;
+        let before = self.worker.work().leaves_evicted;
         let prompt = self.ids.take(2 * CHUNK);
         let request = submit(&mut self.worker, 0, &[prompt, OUTPUT], OUTPUT.count);
         self.worker.enter();
         let started = Instant::now();
         self.step();
         let took = started.elapsed();
-        let evicted = self.worker.tree().work().leaves_evicted - before;
+        let evicted = self.worker.work().leaves_evicted - before;
         assert_eq!(evicted, u64::from(EVICTED), "the pass evicts as many leaves as it is taken to");
         self.worker.give_up(request);
         self.add_leaves();
@@ -94,7 +94,7 @@ mod tests {
         let mut cache = LeafCache::new(1024);
         assert_eq!(cache.worker.pool().free_tokens(), 0);
         cache.evict(300);
-        assert_eq!(cache.worker.tree().work().leaves_evicted, 512);
+        assert_eq!(cache.worker.work().leaves_evicted, 512);
         assert_eq!(cache.worker.tree().node_count(), 1024);
     }
 }

@@ -183,7 +183,7 @@ mod tests {
     fn batches_leave_the_cache_as_large_as_it_was() {
         for page_size in PAGE_SIZES {
             let mut resident = Resident::new(100_000, page_size);
-            let (nodes, splits) = (resident.worker.tree().node_count(), resident.worker.tree().work().splits);
+            let (nodes, splits) = (resident.worker.tree().node_count(), resident.worker.work().splits);
             for (_, batch) in [Batch::ALL, Batch::ALL].concat() {
                 resident.submit(batch);
                 resident.refuse(true);
@@ -194,7 +194,7 @@ mod tests {
                 resident.step();
             }
             assert!(resident.worker.tree().node_count().abs_diff(nodes) < nodes / 10, "page size {page_size}");
-            assert!(resident.worker.tree().work().splits - splits >= 4, "fresh prompts branch off inside an edge");
+            assert!(resident.worker.work().splits - splits >= 4, "fresh prompts branch off inside an edge");
             assert!(resident.worker.pool().free_tokens() < 10_000, "the cache is full");
         }
     }

@@ -40,11 +40,13 @@ pub(crate) struct BlockHashes {
     pub(crate) detail: EventDetail,
     page_size: u32,
     nodes: SecondaryMap<NodeKey, NodeHashes>,
+    /// Bytes hashed over the worker's life, for the profile.
+    pub(crate) bytes_hashed: u64,
 }
 
 impl BlockHashes {
     pub(crate) fn new(page_size: u32) -> BlockHashes {
-        BlockHashes { detail: EventDetail::Counts, page_size, nodes: SecondaryMap::new() }
+        BlockHashes { detail: EventDetail::Counts, page_size, nodes: SecondaryMap::new(), bytes_hashed: 0 }
     }
 
     /// Whether hashes are kept.
@@ -69,6 +71,7 @@ impl BlockHashes {
         let before = self.digest_of(tree, contents, row.parent);
         let mut pages = Vec::with_capacity((row.tokens() / self.page_size) as usize);
         let last = self.chain(contents, row.stream, (row.start, row.end), before, |hash| pages.push(hash));
+        self.count(row.tokens());
         self.nodes.insert(leaf, NodeHashes { pages, last });
     }
 
@@ -111,8 +114,14 @@ impl BlockHashes {
         }
         let from = tree.nodes[above].end;
         let digest = self.chain(contents, row.stream, (from, row.end), known, |_| ());
+        self.count(row.end - from);
         self.nodes[node].last = digest;
         digest
+    }
+
+    fn count(&mut self, tokens: u32) {
+        let digests = u64::from(tokens / self.page_size) * size_of::<PageDigest>() as u64;
+        self.bytes_hashed += u64::from(tokens) * size_of::<u32>() as u64 + digests;
     }
 
     /// Hashes the pages of a slice of a stream one after the other, and returns the last digest.

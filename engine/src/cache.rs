@@ -24,6 +24,11 @@ pub(crate) struct Cache {
     pub(crate) hashes: BlockHashes,
     pub(crate) events: EventQueue,
     pub(crate) journal: Journal,
+    /// Matches of waiting requests over the worker's life, for the profile.
+    pub(crate) requests_examined: u64,
+    /// Calls of eviction over the worker's life, and the evictable leaves at each, for the profile.
+    pub(crate) eviction_calls: u64,
+    pub(crate) eviction_leaves: u64,
 }
 
 /// What is inserted, and for whom.
@@ -50,6 +55,9 @@ impl Cache {
             hashes: BlockHashes::new(config.page_size),
             events: EventQueue::new(!config.disable_radix_cache, config.page_size),
             journal: Journal::default(),
+            requests_examined: 0,
+            eviction_calls: 0,
+            eviction_leaves: 0,
         }
     }
 
@@ -69,6 +77,7 @@ impl Cache {
 
     /// Matches the first `limit` tokens of a stream, page-aligned; splits where the walk ends inside an edge, and touches.
     pub(crate) fn match_prefix(&mut self, stream: StreamKey, limit: u32) -> NodeKey {
+        self.requests_examined += 1;
         if !self.enabled() {
             return self.tree.root();
         }
@@ -223,6 +232,10 @@ impl Cache {
 
     /// Evicts whole leaves until `wanted` tokens are free or no leaf can go.
     pub(crate) fn make_room(&mut self, wanted: u64) {
+        if self.pool.free_tokens() < wanted && self.tree.evictable_leaves() > 0 {
+            self.eviction_calls += 1;
+            self.eviction_leaves += self.tree.evictable_leaves() as u64;
+        }
         while self.pool.free_tokens() < wanted {
             let Some((leaf, row)) = self.tree.evict_first(&self.contents, &mut self.journal) else {
                 return;

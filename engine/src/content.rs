@@ -231,6 +231,18 @@ impl Contents {
 
     /// The first offset in `[from, to)` at which the two streams differ, or `to`. Both must reach `to`.
     pub fn common(&self, left: StreamKey, right: StreamKey, from: u32, to: u32) -> u32 {
+        self.common_counted(left, right, from, to, &mut 0)
+    }
+
+    /// The same, and adds how many pairs of runs were compared to `compared`.
+    pub(crate) fn common_counted(
+        &self,
+        left: StreamKey,
+        right: StreamKey,
+        from: u32,
+        to: u32,
+        compared: &mut u64,
+    ) -> u32 {
         if left == right || from >= to {
             return to;
         }
@@ -241,6 +253,7 @@ impl Contents {
         }
         let (mut i, mut j) = (a.piece_at(at), b.piece_at(at));
         loop {
+            *compared += 1;
             let (p, q) = (a.pieces[i], b.pieces[j]);
             if p.first + (at - p.start) != q.first + (at - q.start) {
                 return at;

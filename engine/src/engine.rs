@@ -8,6 +8,7 @@ use bevy_ecs::resource::Resource;
 use crate::cache::Cache;
 use crate::config::EngineConfig;
 use crate::iteration::Pass;
+use crate::laps::Laps;
 use crate::scheduler::Scheduler;
 use crate::timing::{Timing, TimingModel};
 
@@ -18,12 +19,19 @@ pub(crate) struct Engine {
     pub(crate) scheduler: Scheduler,
     pub(crate) pass: Pass,
     pub(crate) timing: Timing,
+    pub(crate) laps: Laps,
 }
 
 impl Engine {
     /// A worker's stores at time 0.
     pub(crate) fn new(config: &EngineConfig, model: Box<dyn TimingModel>) -> Engine {
         let timing = Timing { model };
-        Engine { cache: Cache::new(config), scheduler: Scheduler::new(config), pass: Pass::new(config), timing }
+        Engine {
+            cache: Cache::new(config),
+            scheduler: Scheduler::new(config),
+            pass: Pass::new(config),
+            timing,
+            laps: Laps::default(),
+        }
     }
 }

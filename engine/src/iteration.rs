@@ -13,6 +13,7 @@ use crate::cache::Cache;
 use crate::config::EngineConfig;
 use crate::engine::Engine;
 use crate::journal::Mark;
+use crate::laps::{Stage, timed, timed_with};
 use crate::ratio::NewTokenRatio;
 use crate::record::PassRecord;
 use crate::scheduler::Scheduler;
@@ -84,11 +85,22 @@ impl Iteration {
             undo: schedule(Phase::Undo),
             stride: schedule(Phase::Stride),
         };
-        iteration.enter.add_systems(enter);
-        iteration.choose.add_systems((settle, order, admit, allocate, decode, price).chain());
-        iteration.commit.add_systems((commit, publish, observe).chain());
-        iteration.undo.add_systems(undo);
-        iteration.stride.add_systems(stride);
+        iteration.enter.add_systems(timed(Stage::Enter, enter));
+        iteration.choose.add_systems(
+            (
+                timed(Stage::Settle, settle),
+                timed_with(Stage::Order, order),
+                timed_with(Stage::Admit, admit),
+                timed(Stage::Allocate, allocate),
+                timed_with(Stage::Decode, decode),
+                timed(Stage::Price, price),
+            )
+                .chain(),
+        );
+        let after = (timed(Stage::Commit, commit), timed(Stage::Publish, publish), timed(Stage::Observe, observe));
+        iteration.commit.add_systems(after.chain());
+        iteration.undo.add_systems(timed(Stage::Undo, undo));
+        iteration.stride.add_systems(timed(Stage::Stride, stride));
         iteration
     }
 

@@ -47,6 +47,8 @@ pub struct Pool {
     runs: SlotMap<RunKey, PageRun>,
     /// Keys whose removal waits for the commit.
     detached: Vec<RunKey>,
+    /// Pages taken over the worker's life, for the profile.
+    pub(crate) pages_taken: u64,
 }
 
 impl Pool {
@@ -58,6 +60,7 @@ impl Pool {
             numbers: PoolNumbers { free_pages: total_pages, decoding_pages: 0 },
             runs: SlotMap::with_key(),
             detached: Vec::new(),
+            pages_taken: 0,
         }
     }
 
@@ -80,6 +83,7 @@ impl Pool {
     pub(crate) fn take(&mut self, run: RunKey, owner: Owner, pages: u32, journal: &mut Journal) -> RunKey {
         assert!(u64::from(pages) <= self.numbers.free_pages, "the pool was asked for more than it has free");
         self.numbers.free_pages -= u64::from(pages);
+        self.pages_taken += u64::from(pages);
         self.grow(run, owner, pages, journal)
     }
 
@@ -87,6 +91,7 @@ impl Pool {
     pub(crate) fn take_for_decode(&mut self, pages: u64) {
         assert!(pages <= self.numbers.free_pages, "the pool was asked for more than it has free");
         self.numbers.free_pages -= pages;
+        self.pages_taken += pages;
         self.numbers.decoding_pages += pages;
     }
 

@@ -80,17 +80,17 @@ pub(crate) struct Walk {
     pub(crate) partial: Option<(NodeKey, u32)>,
 }
 
-/// Work done by walks over the worker's life, for the profile.
+/// Work done on the tree over the worker's life, for the profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TreeWork {
-    /// Nodes visited by walks.
-    pub nodes_walked: u64,
-    /// Edges whose content was compared.
-    pub edges_compared: u64,
-    /// Nodes split.
-    pub splits: u64,
-    /// Leaves evicted.
-    pub leaves_evicted: u64,
+pub(crate) struct TreeWork {
+    pub(crate) nodes_walked: u64,
+    pub(crate) runs_compared: u64,
+    pub(crate) splits: u64,
+    pub(crate) leaves_added: u64,
+    pub(crate) leaves_evicted: u64,
+    pub(crate) path_nodes: u64,
+    /// Whether `path_nodes` is counted, which walks to the root.
+    pub(crate) counts_paths: bool,
 }
 
 /// The radix tree of a worker.
@@ -187,11 +187,6 @@ impl Tree {
         self.leaves.len()
     }
 
-    /// Work done by walks over the worker's life.
-    pub fn work(&self) -> TreeWork {
-        self.work
-    }
-
     pub(crate) fn tick(&mut self) -> u64 {
         self.numbers.clock += 1;
         self.numbers.clock
@@ -215,8 +210,7 @@ impl Tree {
             };
             let edge = self.nodes[child];
             let stop = edge.end.min(limit);
-            self.work.edges_compared += u64::from(edge.stream != stream);
-            let same = contents.common(stream, edge.stream, at, stop);
+            let same = contents.common_counted(stream, edge.stream, at, stop, &mut self.work.runs_compared);
             if same == edge.end {
                 node = child;
             } else {
@@ -359,6 +353,7 @@ impl Tree {
             touch: walk_tick,
             own_tick,
         });
+        self.work.leaves_added += 1;
         self.stats.insert(leaf, NodeStats { creation, hits: 0, history: end, priority: i64::MIN });
         self.numbers.evictable_tokens += u64::from(end - start);
         let parent_slot = self.nodes[parent].leaf_position;
@@ -443,13 +438,23 @@ impl Tree {
     /// Locks the path to a node once more.
     pub(crate) fn pin(&mut self, node: NodeKey, journal: &mut Journal) {
         journal.record(Op::Pinned(node));
+        self.count_path(node);
         self.guard(node);
     }
 
     /// Takes one lock off the path to a node.
     pub(crate) fn unpin(&mut self, node: NodeKey, journal: &mut Journal) {
         journal.record(Op::Unpinned(node));
+        self.count_path(node);
         self.unguard(node);
+    }
+
+    /// Counts the nodes up to the root, which nothing here has to visit.
+    fn count_path(&mut self, mut node: NodeKey) {
+        while self.work.counts_paths && node != self.root {
+            self.work.path_nodes += 1;
+            node = self.nodes[node].parent;
+        }
     }
 
     /// Adds a guard to a node, and protects its unprotected ancestors.

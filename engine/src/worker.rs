@@ -1,5 +1,8 @@
 //! The worker: one simulated engine, as a test or a player drives it.
 
+mod profile;
+mod stuck;
+
 use bevy_ecs::prelude::World;
 
 use crate::batch::{BatchMode, Peek, Refusal, StrideLimits};
@@ -17,7 +20,6 @@ use crate::pool::Pool;
 use crate::queue::Asked;
 use crate::record::PassRecord;
 use crate::request::{RequestKey, RequestSpec};
-use crate::results;
 use crate::scheduler::Scheduler;
 use crate::timing::{Clock, PassShape, TimingError, TimingModel};
 use crate::tree::Tree;
@@ -94,6 +96,8 @@ pub struct Worker {
     may_stride: bool,
     /// Whether an extend batch's results are taken in its own iteration: without overlap.
     extend_ends_in_its_pass: bool,
+    /// Whether a probe is set.
+    probed: bool,
     /// Whether the record's notes of who was rejected or dropped have been told.
     told: bool,
 }
@@ -109,7 +113,15 @@ impl Worker {
         let mut world = World::new();
         world.insert_resource(Engine::new(&config, timing));
         let iteration = Iteration::new();
-        Ok(Worker { world, iteration, asked: false, may_stride: false, extend_ends_in_its_pass, told: false })
+        Ok(Worker {
+            world,
+            iteration,
+            asked: false,
+            may_stride: false,
+            extend_ends_in_its_pass,
+            probed: false,
+            told: false,
+        })
     }
 
     fn engine(&self) -> &Engine {
@@ -188,6 +200,11 @@ impl Worker {
 
     /// Takes what was asked into the worker without running a pass. [`Worker::step`] does so by itself.
     pub fn enter(&mut self) {
+        self.start_lap();
+        self.enter_asked();
+    }
+
+    fn enter_asked(&mut self) {
         self.forget_told();
         if std::mem::take(&mut self.asked) {
             self.iteration.enter(&mut self.world);
@@ -199,9 +216,15 @@ impl Worker {
     /// # Errors
     /// The pass was refused and undone.
     pub fn step(&mut self) -> Result<&PassRecord, StepError> {
-        self.enter();
-        let refusal = self.iteration.run(&mut self.world);
+        self.start_lap();
+        let refusal = self.iterate();
+        self.finish_lap();
         self.note(refusal)
+    }
+
+    fn iterate(&mut self) -> Option<Refusal> {
+        self.enter_asked();
+        self.iteration.run(&mut self.world)
     }
 
     /// Runs iterations until something happens: a stride of decode passes in which nothing arrives or is published and no
@@ -211,15 +234,21 @@ impl Worker {
     /// # Errors
     /// The first pass was refused and undone.
     pub fn advance(&mut self, until_ns: u64, most: u64) -> Result<&PassRecord, StepError> {
+        self.start_lap();
+        let refusal = self.stride_or_iterate(StrideLimits { until_ns, passes: most });
+        self.finish_lap();
+        self.note(refusal)
+    }
+
+    fn stride_or_iterate(&mut self, limits: StrideLimits) -> Option<Refusal> {
         if self.may_stride && !self.asked {
             self.forget_told();
-            let limits = StrideLimits { until_ns, passes: most };
             let (passes, refusal) = self.iteration.stride(&mut self.world, limits);
             if passes > 0 || refusal.is_some() {
-                return self.note(refusal);
+                return refusal;
             }
         }
-        self.step()
+        self.iterate()
     }
 
     /// What the next iteration would do, if it came now: a pass that is undone, without asking the timing model.
@@ -362,50 +391,6 @@ impl Worker {
     /// The journal, for its counts.
     pub fn journal(&self) -> &Journal {
         &self.cache().journal
-    }
-
-    /// Whether requests wait while nothing is under way that could ever let them in: the batch is latched full though no row
-    /// runs, no chunk pends, nothing is held, no results are to come. Another iteration without an arrival would do the same
-    /// again.
-    pub fn is_stuck(&self) -> bool {
-        let batches = &self.scheduler().batches;
-        let running = &self.scheduler().running;
-        let overlap = !self.config().disable_overlap_schedule;
-        let quiet = batches.last.mode == BatchMode::Idle && !results::pending(batches, overlap);
-        quiet
-            && running.numbers.full
-            && running.rows().is_empty()
-            && running.numbers.chunked.is_none()
-            && running.numbers.prefill_defer == 0
-            && self.held().is_empty()
-            && self.waiting().len() > 0
-            && self.scheduler().inbox.asked.is_empty()
-    }
-
-    /// Who holds what, in words, for the error of a worker that can make no progress.
-    pub fn describe_holders(&self) -> String {
-        let (pool, tree) = (self.pool(), self.tree());
-        let requests = &self.scheduler().requests;
-        let running = &self.scheduler().running;
-        let mut text = format!(
-            "pool {} tokens, free {}, evictable {}, protected {}",
-            pool.total_tokens(),
-            pool.free_tokens(),
-            tree.evictable_tokens(),
-            tree.protected_tokens()
-        );
-        for (request, progress) in requests.iter().filter(|(_, progress)| progress.has_slot).take(4) {
-            let (spec, tokens) = (requests.spec(request), running.committed(progress));
-            text.push_str(&format!("; request {} holds {tokens} tokens", spec.tag));
-        }
-        for request in self.waiting().take(4) {
-            let spec = requests.spec(request);
-            text.push_str(&format!(
-                "; request {} waits with {} prompt and at most {} new tokens",
-                spec.tag, spec.prompt_tokens, spec.max_new_tokens
-            ));
-        }
-        text
     }
 }
 

@@ -3,6 +3,7 @@
 mod differential;
 mod golden;
 mod limits;
+mod profile;
 mod strides;
 mod traces;
 mod twin;

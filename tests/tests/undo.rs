@@ -158,11 +158,11 @@ fn a_split_is_taken_back() {
     let mut bench = Bench::new(small(1_000));
     bench.submit(1, &[(10, 60)], 4);
     bench.run_out();
-    let (nodes, splits) = (bench.worker.tree().node_count(), bench.worker.tree().work().splits);
+    let (nodes, splits) = (bench.worker.tree().node_count(), bench.worker.work().splits);
     bench.submit(2, &[(10, 33), (700, 20)], 4);
     bench.refuse();
     assert_eq!(bench.worker.tree().node_count(), nodes);
-    assert!(bench.worker.tree().work().splits > splits, "the refused pass split an edge");
+    assert!(bench.worker.work().splits > splits, "the refused pass split an edge");
 }
 
 #[test]
@@ -171,10 +171,10 @@ fn the_evictions_of_a_leaf_and_then_its_parent_are_taken_back() {
     // The finished insert splits the leaf at the prompt's end: the output is a leaf, the prompt its parent.
     bench.submit(1, &[(10, 150)], 40);
     bench.run_out();
-    let evicted = bench.worker.tree().work().leaves_evicted;
+    let evicted = bench.worker.work().leaves_evicted;
     bench.submit(2, &[(5_000, 280)], 4);
     bench.refuse();
-    assert!(bench.worker.tree().work().leaves_evicted >= evicted + 2, "leaf and parent went");
+    assert!(bench.worker.work().leaves_evicted >= evicted + 2, "leaf and parent went");
     assert_eq!(bench.worker.tree().evicted_tokens(), 0);
     bench.run_out();
     assert!(bench.worker.tree().evicted_tokens() > 0);

@@ -19,7 +19,6 @@ use crate::running::Running;
 use crate::scheduler::Scheduler;
 use crate::systems::enter::{put_in_queue, turn_away};
 use crate::systems::order::{allocatable, prefill_work};
-use bevy_ecs::prelude::{Local, ResMut};
 
 /// Tokens per request that the finer test without a cache keeps in reserve.
 const RESERVE_TOKENS: f64 = 1.0;
@@ -67,8 +66,8 @@ struct Extend {
 }
 
 /// Fills the next batch with the pending chunk and with waiting requests.
-pub(crate) fn admit(mut engine: ResMut<Engine>, mut scratch: Local<Bump>) {
-    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+pub(crate) fn admit(engine: &mut Engine, scratch: &mut Bump) {
+    let Engine { cache, scheduler, pass, .. } = engine;
     if !pass.plan.admitting {
         return;
     }
@@ -79,7 +78,7 @@ pub(crate) fn admit(mut engine: ResMut<Engine>, mut scratch: Local<Bump>) {
     admit.plan.preempted.clear();
     let mut budget = admit.open_budget();
     admit.take_pending_chunk(&mut budget);
-    let tried = admit.try_waiting(&mut budget, &scratch);
+    let tried = admit.try_waiting(&mut budget, scratch);
     admit.close(tried);
 }
 

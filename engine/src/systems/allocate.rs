@@ -3,8 +3,6 @@
 //! Reads the batch; writes the pool (by eviction too), the requests' lengths and slots, the running batch. A pool that cannot
 //! provide is a refusal of the pass.
 
-use bevy_ecs::prelude::ResMut;
-
 use crate::batch::{BatchMode, Batches, Plan, Refusal};
 use crate::cache::Cache;
 use crate::engine::Engine;
@@ -25,8 +23,8 @@ pub(crate) struct Allocate<'a> {
 }
 
 /// Allocates for an extend batch.
-pub(crate) fn allocate(mut engine: ResMut<Engine>) {
-    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+pub(crate) fn allocate(engine: &mut Engine) {
+    let Engine { cache, scheduler, pass, .. } = engine;
     if scheduler.batches.next.mode != BatchMode::Extend {
         return;
     }

@@ -3,8 +3,6 @@
 //! Reads the plan; closes the journal, and writes the clock and all that results change: requests, the running batch, the
 //! cache. Without overlap the results are those of this pass; with it, those of the pass before (`behaviour.md` section 1).
 
-use bevy_ecs::prelude::ResMut;
-
 use crate::batch::{BatchMode, Batches};
 use crate::cache::Cache;
 use crate::engine::Engine;
@@ -32,8 +30,8 @@ pub(crate) struct Commit<'a> {
 }
 
 /// Commits the pass and takes results.
-pub(crate) fn commit(mut engine: ResMut<Engine>) {
-    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+pub(crate) fn commit(engine: &mut Engine) {
+    let Engine { cache, scheduler, pass, .. } = engine;
     let Scheduler { requests, running, batches, held, .. } = scheduler;
     let Pass { plan, record, ratio, clock, mark } = pass;
     *mark = None;

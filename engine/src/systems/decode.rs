@@ -24,7 +24,6 @@ use crate::scheduler::Scheduler;
 use crate::systems::enter::{preference, put_in_queue};
 use crate::systems::preempt::retract_row;
 use crate::worker::StepError;
-use bevy_ecs::prelude::{Local, ResMut};
 
 /// What a decode pass reads and writes.
 pub(crate) struct Decode<'a> {
@@ -39,8 +38,8 @@ pub(crate) struct Decode<'a> {
 }
 
 /// Decodes if nothing prefills.
-pub(crate) fn decode(mut engine: ResMut<Engine>, mut scratch: Local<Bump>) {
-    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+pub(crate) fn decode(engine: &mut Engine, scratch: &mut Bump) {
+    let Engine { cache, scheduler, pass, .. } = engine;
     let Scheduler { requests, running, queue, batches, .. } = scheduler;
     let Pass { record, ratio, plan, .. } = pass;
     let idle = batches.next.mode == BatchMode::Idle && plan.refusal.is_none();
@@ -48,7 +47,7 @@ pub(crate) fn decode(mut engine: ResMut<Engine>, mut scratch: Local<Bump>) {
     if idle && may_run && !running.rows().is_empty() {
         scratch.reset();
         let mut decode = Decode { cache, requests, running, queue, batches, record, ratio, plan };
-        decode.update_running(&scratch);
+        decode.update_running(scratch);
     }
 }
 

@@ -4,8 +4,6 @@
 //! a request that is given up also the running batch and the cache. Runs
 //! before the transaction of the iteration: what has entered stays, also when the pass is refused.
 
-use bevy_ecs::prelude::ResMut;
-
 use crate::batch::Batches;
 use crate::cache::Cache;
 use crate::config::{EngineConfig, Role};
@@ -31,8 +29,8 @@ pub(crate) struct Entry<'a> {
 }
 
 /// Takes everything out of the inbox, in order.
-pub(crate) fn enter(mut engine: ResMut<Engine>) {
-    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+pub(crate) fn enter(engine: &mut Engine) {
+    let Engine { cache, scheduler, pass, .. } = engine;
     let Scheduler { inbox, requests, queue, running, batches, .. } = scheduler;
     let record = &mut pass.record;
     let mut entry = Entry { cache, batches, inbox, requests, queue, running, record };

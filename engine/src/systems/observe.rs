@@ -2,8 +2,6 @@
 //!
 //! Releases transfers that have ended, notes the sizes, drops the rows of ended requests, and makes this batch the last one.
 
-use bevy_ecs::prelude::ResMut;
-
 use crate::engine::Engine;
 use crate::iteration::Pass;
 use crate::results;
@@ -11,8 +9,8 @@ use crate::scheduler::Scheduler;
 use crate::systems::commit::gauges;
 
 /// Closes the iteration.
-pub(crate) fn observe(mut engine: ResMut<Engine>) {
-    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+pub(crate) fn observe(engine: &mut Engine) {
+    let Engine { cache, scheduler, pass, .. } = engine;
     let Scheduler { requests, running, held, batches, .. } = scheduler;
     let Pass { record, clock, ratio, .. } = pass;
     if !held.requests.is_empty() {

@@ -8,8 +8,6 @@ use std::cmp::Reverse;
 use bumpalo::Bump;
 use hashbrown::HashTable;
 
-use bevy_ecs::prelude::{Local, ResMut};
-
 use crate::batch::Plan;
 use crate::cache::Cache;
 use crate::config::{Role, SchedulePolicy};
@@ -37,19 +35,27 @@ pub(crate) struct Order<'a> {
 
 /// The queue's own prompts, by a hash of their first tokens: what the scratch tree of the reference would tell.
 #[derive(Default)]
-pub(crate) struct Prompts {
+struct Prompts {
     starts: HashTable<(u64, StreamKey)>,
 }
 
+/// Memory that ordering uses again in each pass.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    bump: Bump,
+    prompts: Prompts,
+}
+
 /// Decides whether to admit, and sorts the queue if so.
-pub(crate) fn order(mut engine: ResMut<Engine>, mut scratch: Local<Bump>, mut prompts: Local<Prompts>) {
-    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+pub(crate) fn order(engine: &mut Engine, scratch: &mut Scratch) {
+    let Engine { cache, scheduler, pass, .. } = engine;
     let Scheduler { requests, queue, running, .. } = scheduler;
     let mut order = Order { cache, requests, queue, running, plan: &mut pass.plan };
     order.plan.admitting = order.opens();
     if order.plan.admitting && !order.queue.is_empty() {
-        scratch.reset();
-        order.sort(&scratch, &mut prompts);
+        let Scratch { bump, prompts } = scratch;
+        bump.reset();
+        order.sort(bump, prompts);
     }
 }
 

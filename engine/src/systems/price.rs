@@ -3,8 +3,6 @@
 //! Reads the batch, requests and the running batch, and for a look also the tree, the event queue and the record; asks the
 //! timing model; writes the plan's duration or its refusal.
 
-use bevy_ecs::prelude::ResMut;
-
 use crate::batch::{Batch, BatchMode, Batches, ExtendRow, Peek, Plan, Refusal};
 use crate::cache::Cache;
 use crate::engine::Engine;
@@ -30,8 +28,8 @@ pub(crate) struct Price<'a> {
 }
 
 /// Asks the timing model for the duration of the next batch, unless it is only looked at.
-pub(crate) fn price(mut engine: ResMut<Engine>) {
-    let Engine { cache, scheduler, pass, timing } = &mut *engine;
+pub(crate) fn price(engine: &mut Engine) {
+    let Engine { cache, scheduler, pass, timing, .. } = engine;
     let Scheduler { requests, running, batches, .. } = &*scheduler;
     let evicted_before = pass.mark.as_ref().map_or(0, |mark| mark.tree.evicted_tokens);
     let Pass { plan, record, clock, .. } = pass;

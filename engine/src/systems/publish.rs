@@ -3,8 +3,6 @@
 //! Reads the batches, the queue, the running batch and who is held; writes the event queue, the record, the ratio and the
 //! releases of held requests.
 
-use bevy_ecs::prelude::ResMut;
-
 use crate::batch::{BatchMode, Batches};
 use crate::cache::Cache;
 use crate::config::Role;
@@ -31,8 +29,8 @@ pub(crate) struct Publish<'a> {
 }
 
 /// Publishes what the batch whose results were just taken calls for.
-pub(crate) fn publish(mut engine: ResMut<Engine>) {
-    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+pub(crate) fn publish(engine: &mut Engine) {
+    let Engine { cache, scheduler, pass, .. } = engine;
     let Scheduler { queue, running, batches, held, .. } = scheduler;
     let Pass { record, ratio, clock, .. } = pass;
     let mut publish = Publish { cache, batches, queue, running, held, clock, record, ratio };

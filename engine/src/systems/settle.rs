@@ -2,8 +2,6 @@
 //!
 //! Reads the last batch; writes the chunked request, the running batch, the cache and the record.
 
-use bevy_ecs::prelude::ResMut;
-
 use crate::batch::{Batch, BatchMode};
 use crate::cache::Cache;
 use crate::config::Role;
@@ -17,8 +15,8 @@ use crate::scheduler::Scheduler;
 use crate::systems::enter::{drop_if_waiting, mark_if_in_batch};
 
 /// Carries out a pending abort of the chunked request, inserts its last chunk, and merges the last extend batch.
-pub(crate) fn settle(mut engine: ResMut<Engine>) {
-    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+pub(crate) fn settle(engine: &mut Engine) {
+    let Engine { cache, scheduler, pass, .. } = engine;
     begin(cache, scheduler, pass);
     scheduler.batches.launch_order.clear();
     let Scheduler { requests, queue, running, batches, .. } = scheduler;

@@ -24,7 +24,6 @@ use crate::systems::commit::gauges;
 use crate::systems::settle::merge_last;
 use crate::timing::{Clock, PassShape, PassTime, Timing};
 use crate::worker::StepError;
-use bevy_ecs::prelude::ResMut;
 
 /// What a stride reads and writes.
 pub(crate) struct Stride<'a> {
@@ -42,8 +41,8 @@ pub(crate) struct Stride<'a> {
 }
 
 /// Runs as many quiet decode passes as there are, none if the next pass is not one.
-pub(crate) fn stride(mut engine: ResMut<Engine>) {
-    let Engine { cache, scheduler, pass, timing } = &mut *engine;
+pub(crate) fn stride(engine: &mut Engine) {
+    let Engine { cache, scheduler, pass, timing, .. } = engine;
     let Scheduler { inbox, queue, requests, running, batches, .. } = scheduler;
     let Pass { plan, record, ratio, clock, .. } = pass;
     let mut stride = Stride { cache, inbox, queue, requests, running, ratio, clock, batches, timing, plan, record };

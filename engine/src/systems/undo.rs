@@ -2,8 +2,6 @@
 //!
 //! Reads the plan's refusal; walks the journal backwards over every store, then restores their single numbers.
 
-use bevy_ecs::prelude::ResMut;
-
 use crate::batch::{Batches, Plan};
 use crate::cache::Cache;
 use crate::engine::Engine;
@@ -30,8 +28,8 @@ pub(crate) struct Undo<'a> {
 }
 
 /// Undoes the pass.
-pub(crate) fn undo(mut engine: ResMut<Engine>) {
-    let Engine { cache, scheduler, pass, .. } = &mut *engine;
+pub(crate) fn undo(engine: &mut Engine) {
+    let Engine { cache, scheduler, pass, .. } = engine;
     let Scheduler { requests, running, queue, batches, .. } = scheduler;
     let Pass { plan, record, ratio, mark, .. } = pass;
     let mark = mark.take().expect("a transaction is open during a pass");

@@ -1,0 +1,198 @@
+//! What each system costs the host: readings of a probe at the end of each system, summed until they are taken.
+//!
+//! Without a probe nothing is read, and a system costs one look at an empty field more. The engine has no clock of its own: who
+//! profiles brings the probe.
+
+use crate::engine::Engine;
+use bevy_ecs::prelude::{FromWorld, Local, ResMut};
+
+/// A system of the schedules, in the order in which they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Requests, cancellations and releases enter.
+    Enter,
+    /// What the last iteration left over.
+    Settle,
+    /// Whether and in which order to admit.
+    Order,
+    /// Who prefills.
+    Admit,
+    /// Pages for the prefill.
+    Allocate,
+    /// One token for each running request, or retraction.
+    Decode,
+    /// The timing model is asked.
+    Price,
+    /// The transaction ends, and results are taken.
+    Commit,
+    /// KV events go out.
+    Publish,
+    /// The iteration is closed.
+    Observe,
+    /// A refused pass is taken back.
+    Undo,
+    /// Decode passes that only count.
+    Stride,
+}
+
+impl Stage {
+    /// How many there are.
+    pub const COUNT: usize = 12;
+
+    /// All of them in order.
+    pub const ALL: [Stage; Stage::COUNT] = [
+        Stage::Enter,
+        Stage::Settle,
+        Stage::Order,
+        Stage::Admit,
+        Stage::Allocate,
+        Stage::Decode,
+        Stage::Price,
+        Stage::Commit,
+        Stage::Publish,
+        Stage::Observe,
+        Stage::Undo,
+        Stage::Stride,
+    ];
+
+    /// The name of its file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Stage::Enter => "enter",
+            Stage::Settle => "settle",
+            Stage::Order => "order",
+            Stage::Admit => "admit",
+            Stage::Allocate => "allocate",
+            Stage::Decode => "decode",
+            Stage::Price => "price",
+            Stage::Commit => "commit",
+            Stage::Publish => "publish",
+            Stage::Observe => "observe",
+            Stage::Undo => "undo",
+            Stage::Stride => "stride",
+        }
+    }
+}
+
+/// Counters of the host, at a moment or between two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Nanoseconds of a monotonic clock.
+    pub host_ns: u64,
+    /// Instructions, 0 where the host does not count them.
+    pub instructions: u64,
+    /// Cycles, 0 where the host does not count them.
+    pub cycles: u64,
+}
+
+impl Reading {
+    /// What was counted since an earlier reading.
+    pub fn since(self, earlier: Reading) -> Reading {
+        Reading {
+            host_ns: self.host_ns.saturating_sub(earlier.host_ns),
+            instructions: self.instructions.saturating_sub(earlier.instructions),
+            cycles: self.cycles.saturating_sub(earlier.cycles),
+        }
+    }
+
+    /// Adds what was counted between two readings.
+    pub fn add(&mut self, other: Reading) {
+        self.host_ns += other.host_ns;
+        self.instructions += other.instructions;
+        self.cycles += other.cycles;
+    }
+}
+
+/// Reads the host's counters.
+pub trait Probe: Send + Sync {
+    /// The counters now.
+    fn read(&mut self) -> Reading;
+}
+
+/// What the host spent on each system, and on calls of the worker as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// By system, in the order of [`Stage::ALL`]; what calls it is counted with the system that it calls.
+    pub stages: [Reading; Stage::COUNT],
+    /// How often each system ran.
+    pub runs: [u64; Stage::COUNT],
+    /// From the start to the end of the calls of [`crate::worker::Worker::step`] and [`crate::worker::Worker::advance`].
+    pub total: Reading,
+    /// How often the probe was read: what the readings themselves cost is in all of the above.
+    pub readings: u64,
+}
+
+/// The readings of a worker.
+#[derive(Default)]
+pub(crate) struct Laps {
+    probe: Option<Box<dyn Probe>>,
+    started: Reading,
+    last: Reading,
+    spent: Spent,
+}
+
+impl Laps {
+    pub(crate) fn set_probe(&mut self, probe: Option<Box<dyn Probe>>) {
+        *self = Laps { probe, ..Laps::default() };
+    }
+
+    /// Whether anything is read.
+    pub(crate) fn are_read(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    fn read(&mut self) -> Reading {
+        self.spent.readings += 1;
+        self.probe.as_mut().map(|probe| probe.read()).unwrap_or_default()
+    }
+
+    /// A call of the worker starts.
+    pub(crate) fn start(&mut self) {
+        self.started = self.read();
+        self.last = self.started;
+    }
+
+    /// A system has run.
+    fn end(&mut self, stage: Stage) {
+        if self.probe.is_none() {
+            return;
+        }
+        let now = self.read();
+        self.spent.stages[stage as usize].add(now.since(self.last));
+        self.spent.runs[stage as usize] += 1;
+        self.last = now;
+    }
+
+    /// The call of the worker ends.
+    pub(crate) fn finish(&mut self) {
+        let now = self.read();
+        self.spent.total.add(now.since(self.started));
+    }
+
+    /// What was spent since the last time it was taken.
+    pub(crate) fn take(&mut self) -> Spent {
+        std::mem::take(&mut self.spent)
+    }
+}
+
+/// A system of the schedule, timed while there is a probe.
+pub(crate) fn timed(
+    stage: Stage,
+    system: impl Fn(&mut Engine) + Send + Sync + 'static,
+) -> impl FnMut(ResMut<Engine>) + Send + Sync + 'static {
+    move |mut engine| {
+        system(&mut engine);
+        engine.laps.end(stage);
+    }
+}
+
+/// The same for a system that has memory of its own to use again.
+pub(crate) fn timed_with<S: FromWorld + Send + 'static>(
+    stage: Stage,
+    system: impl Fn(&mut Engine, &mut S) + Send + Sync + 'static,
+) -> impl FnMut(ResMut<Engine>, Local<S>) + Send + Sync + 'static {
+    move |mut engine, mut scratch| {
+        system(&mut engine, &mut scratch);
+        engine.laps.end(stage);
+    }
+}
