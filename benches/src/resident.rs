@@ -5,6 +5,7 @@
 //! so that the cache keeps its size and its shape. A repeated batch is cached already, but for the last page of each prompt.
 
 use servesim_engine::batch::BatchMode;
+use servesim_engine::block_hashes::EventDetail;
 use servesim_engine::config::EngineConfig;
 use servesim_engine::content::Run;
 use servesim_engine::timing::{Constant, PassShape, TimingError};
@@ -53,16 +54,23 @@ pub struct Resident {
 impl Resident {
     /// A cache that fills a pool of `tokens`, with as many prompts as fit.
     pub fn new(tokens: u64, page_size: u32) -> Resident {
+        Resident::with_detail(tokens, page_size, EventDetail::Counts)
+    }
+
+    /// The same with KV events of a given detail.
+    pub fn with_detail(tokens: u64, page_size: u32, detail: EventDetail) -> Resident {
         let config = EngineConfig {
             max_total_tokens: tokens,
             page_size,
             disable_overlap_schedule: true,
             ..EngineConfig::default()
         };
+        let mut worker = worker(config);
+        worker.set_event_detail(detail);
         let mut ids = FreshIds::new();
         let mut draw = |count: usize| (0..count).map(|_| ids.take(2 * HALF)).collect::<Vec<Run>>();
         let (branches, repeated) = (draw(BATCH / 2), draw(BATCH));
-        let mut resident = Resident { worker: worker(config), ids, branches, repeated, submitted: 0 };
+        let mut resident = Resident { worker, ids, branches, repeated, submitted: 0 };
         resident.fill(tokens);
         resident
     }
