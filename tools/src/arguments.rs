@@ -84,8 +84,7 @@ impl RunOptions {
             (None, None) => None,
         };
         overrides.extend(sink.map(|sink| format!("output.kv_events={}", quoted(sink))));
-        overrides
-            .extend(self.kv_events_config.iter().map(|json| format!("output.kv_events_config={}", quoted(json))));
+        overrides.extend(self.kv_events_config.iter().map(|json| format!("output.kv_events_config={}", quoted(json))));
         overrides.extend(self.emit_token_ids.then(|| "output.emit_token_ids=true".to_owned()));
         overrides
     }

@@ -136,7 +136,8 @@ fn render_type(text: &mut String, name: &str, info: &TypeInfo) {
 fn render_check(file: &Path, report: &CheckReport) -> String {
     let mut text = String::new();
     let problems = &report.problems;
-    let verdict = if problems.total() == 0 { "clean".to_owned() } else { format!("{} problems", count(problems.total())) };
+    let verdict =
+        if problems.total() == 0 { "clean".to_owned() } else { format!("{} problems", count(problems.total())) };
     let _ = writeln!(text, "{}: {verdict}", file.display());
     row(&mut text, "read", &[("batches", count(report.batches)), ("events", count(report.events))]);
     row(

@@ -189,9 +189,8 @@ impl Delivery {
 fn file_sink(sink: KvEventsSink, out: Option<&Path>) -> Result<FileSink, Failure> {
     let name = sink.file_name().unwrap_or_default();
     let Some(folder) = out else {
-        let error = anyhow::anyhow!(
-            "output.kv_events: found no folder for {name}, expected --out DIR or output.dir beside it"
-        );
+        let error =
+            anyhow::anyhow!("output.kv_events: found no folder for {name}, expected --out DIR or output.dir beside it");
         return Err(Failure::BadInput(error));
     };
     FileSink::create(folder.join(name)).map_err(Failure::BadInput)

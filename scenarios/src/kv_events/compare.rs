@@ -84,13 +84,8 @@ fn first_difference(batch: u64, left: &KvEventBatch, right: &KvEventBatch) -> Op
         }
     }
     let (left, right) = (left.events.len(), right.events.len());
-    let difference = Difference {
-        batch,
-        event: None,
-        field: "events".into(),
-        left: left.to_string(),
-        right: right.to_string(),
-    };
+    let difference =
+        Difference { batch, event: None, field: "events".into(), left: left.to_string(), right: right.to_string() };
     (left != right).then_some(difference)
 }
 
@@ -100,9 +95,8 @@ type FieldDifference = (String, String, String);
 fn event_difference(left: &KvEvent, right: &KvEvent) -> Option<FieldDifference> {
     match (left, right) {
         (KvEvent::AllBlocksCleared, KvEvent::AllBlocksCleared) => None,
-        (KvEvent::BlockRemoved(a), KvEvent::BlockRemoved(b)) => {
-            list("block_hashes", &a.block_hashes, &b.block_hashes).or_else(|| where_both("medium", &a.medium, &b.medium))
-        }
+        (KvEvent::BlockRemoved(a), KvEvent::BlockRemoved(b)) => list("block_hashes", &a.block_hashes, &b.block_hashes)
+            .or_else(|| where_both("medium", &a.medium, &b.medium)),
         (KvEvent::BlockStored(a), KvEvent::BlockStored(b)) => stored_difference(a, b),
         (a, b) => value("type", &a.type_name(), &b.type_name()),
     }
@@ -126,11 +120,7 @@ fn value<T: PartialEq + Serialize>(field: &str, left: &T, right: &T) -> Option<F
     (left != right).then(|| (field.to_owned(), text(left), text(right)))
 }
 
-fn where_both<T: PartialEq + Serialize>(
-    field: &str,
-    left: &Option<T>,
-    right: &Option<T>,
-) -> Option<FieldDifference> {
+fn where_both<T: PartialEq + Serialize>(field: &str, left: &Option<T>, right: &Option<T>) -> Option<FieldDifference> {
     value(field, left.as_ref()?, right.as_ref()?)
 }
 

@@ -54,9 +54,10 @@ impl KvEventsConfig {
     /// # Errors
     /// No valid JSON, an unknown key, a wrong type, an unknown publisher, or an endpoint that is no TCP or IPC address.
     pub fn parse(json: &str) -> Result<KvEventsConfig, Fault> {
-        let expected = "SGLang's JSON object of publisher, endpoint, replay_endpoint, buffer_steps, hwm, max_queue_size, topic";
-        let config: KvEventsConfig = serde_json::from_str(json)
-            .map_err(|error| Fault::new("kv_events_config", error.to_string(), expected))?;
+        let expected =
+            "SGLang's JSON object of publisher, endpoint, replay_endpoint, buffer_steps, hwm, max_queue_size, topic";
+        let config: KvEventsConfig =
+            serde_json::from_str(json).map_err(|error| Fault::new("kv_events_config", error.to_string(), expected))?;
         match config.publisher.as_deref() {
             None | Some("null" | "zmq") => {}
             Some(other) => {

@@ -10,16 +10,8 @@ const HASH: &str = "a 64-bit signed integer";
 const TOKEN: &str = "a token id from 0 to 4294967295";
 const EVENT: &str = "a map or an array";
 const TYPES: &str = "BlockStored, BlockRemoved or AllBlocksCleared";
-const STORED_FIELDS: [&str; 8] = [
-    "block_hashes",
-    "parent_block_hash",
-    "token_ids",
-    "block_size",
-    "lora_id",
-    "medium",
-    "cache_salt",
-    "session_id",
-];
+const STORED_FIELDS: [&str; 8] =
+    ["block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "cache_salt", "session_id"];
 /// Fields of [`STORED_FIELDS`] without a default: those must be there.
 const STORED_REQUIRED: usize = 5;
 const REMOVED_FIELDS: [&str; 2] = ["block_hashes", "medium"];

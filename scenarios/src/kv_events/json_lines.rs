@@ -5,9 +5,7 @@ use std::io::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::batch::{
-    BlockRemoved, BlockStored, KvEvent, KvEventBatch, Medium, PublishReason, RemovalReason, SentBatch,
-};
+use super::batch::{BlockRemoved, BlockStored, KvEvent, KvEventBatch, Medium, PublishReason, RemovalReason, SentBatch};
 use crate::trace::field::Fault;
 
 #[derive(Serialize)]

@@ -24,3 +24,6 @@ pub mod info;
 pub mod json_lines;
 pub mod mirror;
 pub mod reader;
+
+#[cfg(test)]
+mod tests;

@@ -59,7 +59,7 @@ impl EventReader {
     /// Opens a file.
     ///
     /// # Errors
-    /// A file that cannot be read, is empty, or starts like none of the forms.
+    /// A file that cannot be read, or that starts like none of the forms. An empty file is a stream of no batches.
     pub fn open(path: &Path) -> Result<EventReader, KvEventError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| KvEventError::unreadable(&name, Place::File, &error))?;
@@ -80,6 +80,8 @@ impl EventReader {
         };
         let first = reader.fill_buf().map_err(unreadable)?.first().copied();
         let form = match first {
+            // Nothing was published, as without a prefix cache.
+            None => Some(FileForm::JsonLines),
             Some(b'{') => Some(FileForm::JsonLines),
             // The first byte of a sequence number below 2^56.
             Some(0) => Some(FileForm::Frames),
@@ -88,7 +90,7 @@ impl EventReader {
             _ => None,
         };
         let Some(form) = form else {
-            let found = first.map_or("an empty file".to_owned(), |byte| format!("a file that starts with byte {byte:#04x}"));
+            let found = format!("a file that starts with byte {:#04x}", first.unwrap_or_default());
             let expected = "KV events: JSON lines, frames, or msgpack payloads";
             let fault = Fault::new("file", found, expected);
             return Err(KvEventError { file: name.to_owned(), place: Place::File, fault });
@@ -156,9 +158,7 @@ impl EventReader {
                 self.offset += bytes;
                 Ok(bytes > 0)
             }
-            Err(FrameError::Io(error)) => {
-                Err(KvEventError::unreadable(&self.file, Place::Byte(self.offset), &error))
-            }
+            Err(FrameError::Io(error)) => Err(KvEventError::unreadable(&self.file, Place::Byte(self.offset), &error)),
             Err(FrameError::Payload(error)) => Err(self.payload_error(error)),
         }
     }

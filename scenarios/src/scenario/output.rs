@@ -75,12 +75,18 @@ pub fn read(settings: &mut Settings) -> Result<OutputConfig, InputError> {
         // Who asks for `zmq` and says no more wants it published where SGLang would.
         _ => KvEventsConfig { publisher: Some("zmq".into()), ..KvEventsConfig::default() },
     };
-    let emit_token_ids = flag_beside(settings, "output.emit_token_ids", kv_events != KvEventsSink::Count, || {
-        "output.kv_events = \"jsonl\", \"msgpack\" or \"zmq\" beside it"
-    })?;
-    let kv_events_reason = flag_beside(settings, "output.kv_events_reason", kv_events == KvEventsSink::JsonLines, || {
-        "output.kv_events = \"jsonl\" beside it"
-    })?;
+    let emit_token_ids = flag_beside(
+        settings,
+        "output.emit_token_ids",
+        kv_events != KvEventsSink::Count,
+        || "output.kv_events = \"jsonl\", \"msgpack\" or \"zmq\" beside it",
+    )?;
+    let kv_events_reason = flag_beside(
+        settings,
+        "output.kv_events_reason",
+        kv_events == KvEventsSink::JsonLines,
+        || "output.kv_events = \"jsonl\" beside it",
+    )?;
     Ok(OutputConfig { dir, kv_events, kv_events_config, emit_token_ids, kv_events_reason })
 }
 
@@ -112,7 +118,10 @@ mod tests {
     #[test]
     fn events_are_counted_unless_something_else_is_asked_for() {
         let config = output("").expect("valid");
-        assert_eq!((config.kv_events, config.emit_token_ids, config.kv_events_reason), (KvEventsSink::Count, false, false));
+        assert_eq!(
+            (config.kv_events, config.emit_token_ids, config.kv_events_reason),
+            (KvEventsSink::Count, false, false)
+        );
         let config = output("kv_events = \"jsonl\"\nemit_token_ids = true\nkv_events_reason = true").expect("valid");
         assert_eq!(config.kv_events.file_name(), Some("kv_events.jsonl"));
         assert!(config.emit_token_ids && config.kv_events_reason);
