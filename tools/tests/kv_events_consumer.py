@@ -1,7 +1,8 @@
 """A consumer of KV events as a router has one: pyzmq for the sockets, msgspec for the payloads.
 
-Subscribes, loses some batches on purpose, asks the replay socket for them, and keeps a mirror of the cached blocks. Prints
-one JSON object with what it saw. Arguments: endpoint, replay endpoint, topic, number of batches to come, emit_token_ids.
+Subscribes, loses some batches on purpose, asks the replay socket for them, and keeps a mirror of the cached blocks. Also
+encodes each batch again, which must give the same bytes. Prints one JSON object with what it saw. Arguments: endpoint,
+replay endpoint, topic, number of batches to come, whether token ids are emitted.
 """
 
 import json
@@ -15,7 +16,7 @@ TIMEOUT_MS = 30_000
 LOST = range(5, 12)
 
 
-class BlockStored(msgspec.Struct, tag=True, forbid_unknown_fields=True):
+class BlockStored(msgspec.Struct, tag=True, omit_defaults=True, forbid_unknown_fields=True):
     block_hashes: list[int]
     parent_block_hash: Optional[int]
     token_ids: list[int]
@@ -24,12 +25,12 @@ class BlockStored(msgspec.Struct, tag=True, forbid_unknown_fields=True):
     medium: Optional[str] = None
 
 
-class BlockRemoved(msgspec.Struct, tag=True, forbid_unknown_fields=True):
+class BlockRemoved(msgspec.Struct, tag=True, omit_defaults=True, forbid_unknown_fields=True):
     block_hashes: list[int]
     medium: Optional[str] = None
 
 
-class AllBlocksCleared(msgspec.Struct, tag=True, forbid_unknown_fields=True):
+class AllBlocksCleared(msgspec.Struct, tag=True, omit_defaults=True, forbid_unknown_fields=True):
     pass
 
 
@@ -53,6 +54,8 @@ class Mirror:
         batch = self.decoder.decode(payload)
         assert batch.ts >= self.last_ts and batch.attn_dp_rank == 0 and batch.events, batch
         self.last_ts = batch.ts
+        # The library that the engine encodes with gives the same bytes.
+        assert msgspec.msgpack.encode(batch) == payload, f"batch {sequence} is encoded otherwise"
         for event in batch.events:
             self.apply_event(event)
 
