@@ -4,11 +4,13 @@
 //! - [`scenario`]: scenario files: engine, timing, workload and output in one.
 //! - [`workload`]: what the player asks of a workload, and the workloads that play traces.
 //! - [`generate`]: workloads made from a seed.
+//! - [`kv_events`]: KV events on the wire and in files, and a consumer that checks them.
 //! - [`trace`]: trace readers and sums over traces.
 
 pub mod audit;
 pub mod case;
 pub mod generate;
+pub mod kv_events;
 pub mod player;
 pub mod replay;
 pub mod scenario;

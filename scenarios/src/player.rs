@@ -1,6 +1,7 @@
 //! Plays a workload on a worker: submits what is due, steps, tells the workload what ended, and moves the clock over idle time.
 
 use servesim_engine::batch::BatchMode;
+use servesim_engine::block_hashes::EventDetail;
 use servesim_engine::config::{ConfigError, EngineConfig, Role};
 use servesim_engine::record::PassRecord;
 use servesim_engine::request::Transfer;
@@ -142,6 +143,15 @@ impl Player {
     /// Says what happens when a pass is refused.
     pub fn on_error(mut self, on_error: OnError) -> Player {
         self.on_error = on_error;
+        self
+    }
+
+    /// Says how much of KV events is made. To be called before the first iteration.
+    ///
+    /// # Panics
+    /// Something has been played already.
+    pub fn event_detail(mut self, detail: EventDetail) -> Player {
+        self.worker.set_event_detail(detail);
         self
     }
 

@@ -3,7 +3,7 @@
 //! - [`source`]: a file and `--set` overrides as dotted keys with values and lines.
 //! - [`keys`]: which keys there are, and what a misspelt one was meant to be.
 //! - [`settings`]: takes values out by key and type.
-//! - [`engine`], [`workload`]: the sections with more than a few keys.
+//! - [`engine`], [`workload`], [`output`]: the sections with more than a few keys.
 //! - [`build`]: from the settings to a workload that plays.
 //! - [`render`]: the resolved settings as a scenario again.
 //! - [`embedded`]: the scenarios that come with the program.
@@ -12,6 +12,7 @@ pub mod build;
 pub mod embedded;
 pub mod engine;
 pub mod keys;
+pub mod output;
 pub mod render;
 pub mod settings;
 pub mod source;
@@ -23,6 +24,7 @@ use servesim_engine::config::EngineConfig;
 use toml::Value;
 
 pub use self::embedded::EMBEDDED;
+pub use self::output::OutputConfig;
 pub use self::settings::{Origin, Setting};
 pub use self::workload::WorkloadConfig;
 
@@ -70,13 +72,6 @@ pub enum TimingConfig {
     },
 }
 
-/// Where results go.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OutputConfig {
-    /// The folder for result files; absent writes none.
-    pub dir: Option<PathBuf>,
-}
-
 /// The seed of a scenario that names none.
 pub const DEFAULT_SEED: u64 = 42;
 /// The longest pass that a constant timing takes, in milliseconds.
@@ -112,7 +107,7 @@ impl Scenario {
         let (on_error, _) = settings.choice("timing.on_error", "stop", &["stop", "skip"])?;
         let on_error = if on_error == 0 { OnError::Stop } else { OnError::Skip };
         let (workload, limit) = workload::read(&mut settings, &kind, seed)?;
-        let output = OutputConfig { dir: settings.text("output.dir", None)?.map(PathBuf::from) };
+        let output = output::read(&mut settings)?;
         let folder = file.parent().map(Path::to_owned).unwrap_or_default();
         let settings = settings.finish();
         Ok(Scenario { name, description, seed, engine, timing, on_error, workload, limit, output, settings, folder })

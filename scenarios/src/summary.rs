@@ -98,14 +98,15 @@ pub struct Summary {
 
 /// Exact sizes of events: how many had each number of blocks.
 #[derive(Clone, Debug, Default)]
-struct Sizes {
+pub(crate) struct Sizes {
     counts: BTreeMap<u64, u64>,
     events: u64,
     blocks: u64,
 }
 
 impl Sizes {
-    fn add(&mut self, blocks: u64) {
+    /// Adds an event.
+    pub(crate) fn add(&mut self, blocks: u64) {
         *self.counts.entry(blocks).or_default() += 1;
         self.events += 1;
         self.blocks += blocks;
@@ -123,7 +124,13 @@ impl Sizes {
         0
     }
 
-    fn counts(&self, requests: u64) -> EventCounts {
+    /// The size that `percent` of events do not pass, by the nearest rank; 0 without events.
+    pub(crate) fn percentile(&self, percent: u64) -> u64 {
+        self.at((self.events * percent).div_ceil(100).saturating_sub(1))
+    }
+
+    /// The sums, per request where there are any.
+    pub(crate) fn counts(&self, requests: u64) -> EventCounts {
         if self.events == 0 {
             return EventCounts::default();
         }

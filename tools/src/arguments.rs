@@ -1,8 +1,11 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+
+use crate::realtime::speed;
 
 /// A GPU-free simulator of an LLM serving engine: SGLang's scheduler, radix cache and KV events, pass by pass.
 #[derive(Parser)]
@@ -23,6 +26,9 @@ pub enum Command {
     /// Look into a trace
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Look into a file of KV events
+    #[command(subcommand)]
+    Events(EventsCommand),
 }
 
 /// What `run` is told.
@@ -48,6 +54,51 @@ pub struct RunOptions {
     /// Check every invariant after each pass, at a cost that grows with the cache
     #[arg(long)]
     pub check: bool,
+    /// What is done with KV events: count, jsonl or msgpack (files in the --out folder), zmq
+    #[arg(long, value_name = "SINK")]
+    pub kv_events: Option<String>,
+    /// Publish KV events over ZeroMQ, as SGLang's flag of this name
+    #[arg(long, value_name = "JSON")]
+    pub kv_events_config: Option<String>,
+    /// Put token ids into stored KV events
+    #[arg(long)]
+    pub emit_token_ids: bool,
+    /// Before the first pass, wait at most so long for a subscriber of KV events
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub kv_events_wait: Option<Duration>,
+    /// After the last pass, go on answering replays of KV events for so long
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub kv_events_linger: Option<Duration>,
+    /// Play simulated time against the wall clock, SPEED times as fast [default: 1]
+    #[arg(long, value_name = "SPEED", num_args = 0..=1, default_missing_value = "1", value_parser = speed)]
+    pub realtime: Option<f64>,
+}
+
+impl RunOptions {
+    /// What `--set` and the flags that stand for keys set, in that order.
+    pub fn overrides(&self) -> Vec<String> {
+        let mut overrides = self.set.clone();
+        let sink = match (&self.kv_events, &self.kv_events_config) {
+            (Some(sink), _) => Some(sink.as_str()),
+            (None, Some(_)) => Some("zmq"),
+            (None, None) => None,
+        };
+        overrides.extend(sink.map(|sink| format!("output.kv_events={}", quoted(sink))));
+        overrides.extend(self.kv_events_config.iter().map(|json| format!("output.kv_events_config={}", quoted(json))));
+        overrides.extend(self.emit_token_ids.then(|| "output.emit_token_ids=true".to_owned()));
+        overrides
+    }
+}
+
+/// A text as a TOML string, which a JSON string is.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Reads a number of seconds, at most a day.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("found {text}, expected seconds from 0 to 86400"))
 }
 
 /// What `verify` is told.
@@ -85,6 +136,52 @@ pub struct InfoOptions {
     /// Skip rows that cannot be used, and count them
     #[arg(long)]
     pub lenient: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The commands about files of KV events.
+#[derive(Subcommand)]
+pub enum EventsCommand {
+    /// Batches, events, blocks an event
+    Info(EventsInfoOptions),
+    /// Follow a file as a consumer does, and say what is wrong with it
+    Check(EventsCheckOptions),
+    /// Say where two files differ first, and count both
+    Compare(EventsCompareOptions),
+}
+
+/// What `events info` is told.
+#[derive(Args)]
+pub struct EventsInfoOptions {
+    /// A file of KV events: JSON lines, frames, or recorded payloads
+    pub file: PathBuf,
+    /// Requests to share the events out over [default: those of summary.json beside the file]
+    #[arg(long, value_name = "COUNT")]
+    pub requests: Option<u64>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `events check` is told.
+#[derive(Args)]
+pub struct EventsCheckOptions {
+    /// A file of KV events: JSON lines, frames, or recorded payloads
+    pub file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `events compare` is told.
+#[derive(Args)]
+pub struct EventsCompareOptions {
+    /// A file of KV events
+    pub left: PathBuf,
+    /// Another one, in whatever form
+    pub right: PathBuf,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

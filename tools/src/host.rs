@@ -5,6 +5,8 @@ use std::time::Instant;
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::Serialize;
 
+use crate::kv_events::Delivery;
+
 /// Wall time, CPU time and memory of this process since a start.
 pub struct Stopwatch {
     started: Instant,
@@ -24,6 +26,9 @@ pub struct HostCost {
     pub cpu_us_per_request: f64,
     /// CPU microseconds per pass.
     pub cpu_us_per_pass: f64,
+    /// What became of KV events that were published over ZeroMQ: it depends on who listened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_events: Option<Delivery>,
 }
 
 fn cpu_s() -> f64 {
@@ -54,6 +59,7 @@ impl Stopwatch {
             peak_memory_mb: peak_memory_mb(),
             cpu_us_per_request: per(requests),
             cpu_us_per_pass: per(passes),
+            kv_events: None,
         }
     }
 }

@@ -1,8 +1,11 @@
 //! The program `servesim`. Each command is a file of its own; results go to stdout or files, progress and host costs to stderr.
 
 mod arguments;
+mod events;
 mod host;
+mod kv_events;
 mod progress;
+mod realtime;
 mod report;
 mod run;
 mod source;
@@ -14,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::arguments::{Arguments, Command, TraceCommand};
+use crate::arguments::{Arguments, Command, EventsCommand, TraceCommand};
 
 /// Exit code of a run that failed, or of a check that found a difference.
 const FAILED: u8 = 1;
@@ -34,6 +37,9 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Verify(options) => verify::verify(&options),
         Command::Trace(TraceCommand::Info(options)) => trace::info(&options),
+        Command::Events(EventsCommand::Info(options)) => events::info(&options),
+        Command::Events(EventsCommand::Check(options)) => events::check(&options),
+        Command::Events(EventsCommand::Compare(options)) => events::compare(&options),
     };
     match outcome {
         Ok(code) => code,

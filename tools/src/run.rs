@@ -14,12 +14,14 @@ use servesim_scenarios::summary::{Summary, Tally};
 
 use crate::arguments::RunOptions;
 use crate::host::{HostCost, Stopwatch};
+use crate::kv_events::{Delivery, KvEventsOutput, Patience};
 use crate::progress::Progress;
+use crate::realtime::{LONGEST_STRIDE, Realtime};
 use crate::{Failure, note, report, source};
 
 /// Plays the scenario.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
-    let scenario = source::load(&options.scenario, &options.set, options.lenient)?;
+    let scenario = source::load(&options.scenario, &options.overrides(), options.lenient)?;
     if options.print_config {
         print(&scenario.render_config())?;
         return Ok(ExitCode::SUCCESS);
@@ -30,8 +32,8 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
         make_folder(folder)?;
     }
     let stopwatch = Stopwatch::start();
-    let (summary, skipped_rows) = play(&scenario, options.check)?;
-    let cost = stopwatch.cost(summary.requests.submitted, summary.passes.total);
+    let (summary, skipped_rows, kv_events) = play(&scenario, options, out.as_deref())?;
+    let cost = HostCost { kv_events, ..stopwatch.cost(summary.requests.submitted, summary.passes.total) };
     if let Some(folder) = out {
         write_files(&folder, &scenario, &summary, &cost).map_err(Failure::Run)?;
     }
@@ -56,16 +58,36 @@ pub fn timing(scenario: &Scenario) -> Box<dyn TimingModel> {
     }
 }
 
-fn play(scenario: &Scenario, check: bool) -> Result<(Summary, u64), Failure> {
+fn play(
+    scenario: &Scenario,
+    options: &RunOptions,
+    out: Option<&Path>,
+) -> Result<(Summary, u64, Option<Delivery>), Failure> {
     let workload = scenario.build_workload().map_err(|error| Failure::BadInput(error.into()))?;
     let mut player = Player::new(scenario.engine.clone(), timing(scenario), workload, Pace::Model)
         .map_err(|error| Failure::BadInput(anyhow::Error::from(error).context(scenario.name.clone())))?
-        .on_error(scenario.on_error);
+        .on_error(scenario.on_error)
+        .event_detail(KvEventsOutput::detail(scenario));
+    if options.realtime.is_some() {
+        player = player.longest_stride(LONGEST_STRIDE);
+    }
+    let patience = Patience {
+        subscriber: options.kv_events_wait.unwrap_or_default(),
+        replay: options.kv_events_linger.unwrap_or_default(),
+    };
+    let mut kv_events = KvEventsOutput::open(scenario, out, patience)?;
+    let realtime = options.realtime.map(Realtime::start);
     let mut progress = Progress::new(player.jobs_total());
     let mut tally = Tally::default();
-    let mut audit = check.then(Audit::default);
+    let mut audit = options.check.then(Audit::default);
     let outcome = loop {
         let played = player.iterate(&mut |played| {
+            if let Some(realtime) = &realtime {
+                realtime.wait_until(played.now_ns);
+            }
+            if let Some(kv_events) = &mut kv_events {
+                kv_events.add(played);
+            }
             tally.add(played);
             progress.tick(tally.ended(), played.now_ns);
             if let Some(audit) = &mut audit {
@@ -78,6 +100,7 @@ fn play(scenario: &Scenario, check: bool) -> Result<(Summary, u64), Failure> {
             let place = format!("after iteration {}", player.worker().clock().iteration);
             return Err(Failure::Run(anyhow::Error::from(violation.clone()).context(place)));
         }
+        kv_events.as_mut().map_or(Ok(()), KvEventsOutput::check)?;
         match played {
             Ok(true) => {}
             Ok(false) => break Ok(()),
@@ -92,7 +115,8 @@ fn play(scenario: &Scenario, check: bool) -> Result<(Summary, u64), Failure> {
         Ok(()) => {
             let summary = tally.summary();
             check_any(&scenario.workload, &summary)?;
-            Ok((summary, player.skipped_rows()))
+            let delivery = kv_events.map_or(Ok(None), KvEventsOutput::finish)?;
+            Ok((summary, player.skipped_rows(), delivery))
         }
         Err(error @ (PlayError::Input(_) | PlayError::Config(_))) => Err(Failure::BadInput(error.into())),
         Err(error) => Err(Failure::Run(error.into())),

@@ -4,6 +4,8 @@ mod bad_input;
 mod bad_settings;
 mod command_line;
 mod documents;
+mod kv_events;
+mod kv_events_zmq;
 mod memory;
 mod program;
 mod trace_info;

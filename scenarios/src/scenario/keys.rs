@@ -46,7 +46,7 @@ pub const KINDS: [(&str, &[&str]); 7] = [
 ];
 
 const ALL_KINDS: [&str; 2] = ["kind", "limit"];
-const OTHER_KEYS: [&str; 8] = [
+const OTHER_KEYS: [&str; 12] = [
     "name",
     "description",
     "seed",
@@ -55,6 +55,10 @@ const OTHER_KEYS: [&str; 8] = [
     "timing.decode_ms",
     "timing.on_error",
     "output.dir",
+    "output.kv_events",
+    "output.kv_events_config",
+    "output.emit_token_ids",
+    "output.kv_events_reason",
 ];
 
 /// Whether a key names a table that a scenario can have.

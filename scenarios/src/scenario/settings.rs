@@ -128,6 +128,11 @@ impl Settings {
         InputError { file: file.clone(), line, field: key.to_owned(), found, expected: expected.to_owned() }
     }
 
+    /// A key's value with its place, if it is given and not yet taken.
+    pub fn given(&self, key: &str) -> Option<Entry> {
+        self.entries.get(key).cloned()
+    }
+
     /// Takes a key's value out and notes what the key resolves to.
     pub fn take(&mut self, key: &str, default: Option<Value>) -> Taken {
         let entry = self.entries.remove(key);
