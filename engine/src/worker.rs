@@ -34,7 +34,7 @@ pub enum StepError {
         /// What the batch was.
         mode: BatchMode,
         /// Its sums.
-        shape: PassShape,
+        shape: Box<PassShape>,
         /// The tag of the request that leads the batch.
         tag: u64,
         /// That request.

@@ -57,7 +57,8 @@ impl Price<'_> {
                 let first = self.batches.next.extend.first().map(|row| row.request);
                 let request = first.unwrap_or_else(|| self.running.rows()[0]);
                 let tag = self.requests.spec(request).tag;
-                self.plan.refusal = Some(Refusal::Error(StepError::Timing { mode, shape, tag, request, error }));
+                self.plan.refusal =
+                    Some(Refusal::Error(StepError::Timing { mode, shape: Box::new(shape), tag, request, error }));
             }
         }
     }

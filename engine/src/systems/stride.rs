@@ -143,7 +143,7 @@ impl Stride<'_> {
             let joining = self.joining().map(|(request, _)| request).next();
             let request = self.running.rows().iter().find(left).copied().or(joining).expect("a row is left");
             let tag = self.requests.spec(request).tag;
-            Refusal::Error(StepError::Timing { mode: BatchMode::Decode, shape, tag, request, error })
+            Refusal::Error(StepError::Timing { mode: BatchMode::Decode, shape: Box::new(shape), tag, request, error })
         })
     }
 
