@@ -205,6 +205,11 @@ impl Settings {
         }
     }
 
+    /// A key's value and place, which stay to be taken.
+    pub fn look(&self, key: &str) -> Taken {
+        self.entries.get(key).cloned()
+    }
+
     /// Takes a key's value out that other keys will show.
     pub fn take_quietly(&mut self, key: &str) -> Taken {
         self.entries.remove(key)

@@ -67,6 +67,8 @@ pub(super) fn read(settings: &mut Settings, folder: &Path) -> Result<RooflineCon
     let model = describe(settings, "timing.roofline.model", &expected_model(), &mut given, model_of)?;
     let device_of = |name: &str| described_device(name, folder);
     let device = describe(settings, "timing.roofline.device", &expected_device(), &mut given, device_of)?;
+    let count = "timing.roofline.count";
+    given.extend(settings.look(count).map(|entry| (count.to_owned(), entry)));
     let usage = read_usage(settings)?;
     let roofline = Roofline::new(&model, &device, &usage).map_err(|fault| {
         let key = format!("timing.roofline.{}", fault.field);

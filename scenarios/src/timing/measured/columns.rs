@@ -131,21 +131,42 @@ fn read_csv(path: &Path) -> Result<Columns, InputError> {
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     let mut reader = csv::ReaderBuilder::new().has_headers(false).trim(csv::Trim::All).from_reader(text);
     let mut columns = Columns { file, names: Vec::new(), rows: Vec::new(), lines: Vec::new() };
+    let mut lines = LineCount { text, byte: 0, line: 1 };
     for (index, record) in reader.records().enumerate() {
-        let record = record.map_err(|error| row_fault(&error, &columns))?;
+        let record = record.map_err(|error| row_fault(&error, &columns, &mut lines))?;
         if index == 0 {
             columns.names = record.iter().filter(|name| !name.is_empty()).map(str::to_owned).collect();
             continue;
         }
         let stored = |cell: &str| if cell.is_empty() { Stored::Absent } else { Stored::Text(cell.to_owned()) };
         columns.rows.push(record.iter().map(stored).collect());
-        columns.lines.push(record.position().map_or(0, csv::Position::line));
+        columns.lines.push(lines.at(record.position()));
     }
     Ok(columns)
 }
 
-fn row_fault(error: &csv::Error, columns: &Columns) -> InputError {
-    let line = error.position().map_or(0, csv::Position::line);
+/// Counts lines up to a row: the parser's own count is of where it began to look for the row, blank lines before it included.
+struct LineCount<'t> {
+    text: &'t [u8],
+    byte: usize,
+    line: u64,
+}
+
+impl LineCount<'_> {
+    /// The line of a row; rows are asked for in their order.
+    fn at(&mut self, position: Option<&csv::Position>) -> u64 {
+        let Some(position) = position else { return 0 };
+        let start = usize::try_from(position.byte()).unwrap_or(usize::MAX).clamp(self.byte, self.text.len());
+        let blank = self.text[start..].iter().take_while(|byte| b"\r\n".contains(byte)).count();
+        let passed = &self.text[self.byte..start + blank];
+        self.line += passed.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.byte = start + blank;
+        self.line
+    }
+}
+
+fn row_fault(error: &csv::Error, columns: &Columns, lines: &mut LineCount<'_>) -> InputError {
+    let line = lines.at(error.position());
     let found = match error.kind() {
         csv::ErrorKind::UnequalLengths { len, .. } => format!("{len} fields"),
         csv::ErrorKind::Utf8 { .. } => "bytes that are not UTF-8".to_owned(),
