@@ -25,9 +25,9 @@ fn a_preset_prices_a_run_and_gives_its_pool() {
     );
     let scenario = files.write("s.toml", text);
     let said = servesim(&["run", &scenario, "--json", "--check"]).succeeds();
-    assert!(said.stderr.contains("pool: 454168 tokens: (80.00 GiB on 1 device x 0.88"), "{}", said.stderr);
+    assert!(said.stderr.contains("pool: 454188 tokens: (80.00 GiB on 1 device x 0.88"), "{}", said.stderr);
     let printed = servesim(&["run", &scenario, "--print-config"]).succeeds().stdout;
-    assert!(printed.contains("max_total_tokens = 454168  # derived"), "{printed}");
+    assert!(printed.contains("max_total_tokens = 454188  # derived"), "{printed}");
     assert!(printed.contains("roofline.model.layers = 32  # described"), "{printed}");
     // What is printed needs no preset and is the same run.
     let again = servesim(&["run", &files.write("s.toml", printed), "--json"]).succeeds();
