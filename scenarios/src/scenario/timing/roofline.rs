@@ -136,7 +136,7 @@ fn describe<D: Serialize + DeserializeOwned + Default>(
 /// A model by the name of a preset, or from a file: a Hugging Face `config.json`, or a `.toml` with the keys of a description.
 fn described_model(name: &str, folder: &Path) -> Result<Option<ModelDescription>, InputError> {
     if !name.ends_with(".json") {
-        return Ok(presets::model(name).map_or_else(|| from_toml(name, folder), |model| Ok(Some(model)))?);
+        return presets::model(name).map_or_else(|| from_toml(name, folder), |model| Ok(Some(model)));
     }
     let (file, text) = text_of(name, folder)?;
     hugging_face::read(&text, name).map(Some).map_err(|fault| fault.at(&file, 0))
