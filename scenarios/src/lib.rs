@@ -5,6 +5,7 @@
 //! - [`workload`]: what the player asks of a workload, and the workloads that play traces.
 //! - [`generate`]: workloads made from a seed.
 //! - [`kv_events`]: KV events on the wire and in files, and a consumer that checks them.
+//! - [`timing`]: how long passes take.
 //! - [`trace`]: trace readers and sums over traces.
 
 pub mod audit;
@@ -17,6 +18,7 @@ pub mod scenario;
 pub mod summary;
 #[cfg(test)]
 mod testing;
+pub mod timing;
 pub mod totals;
 pub mod trace;
 pub mod verify;

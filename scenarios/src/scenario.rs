@@ -3,7 +3,7 @@
 //! - [`source`]: a file and `--set` overrides as dotted keys with values and lines.
 //! - [`keys`]: which keys there are, and what a misspelt one was meant to be.
 //! - [`settings`]: takes values out by key and type.
-//! - [`engine`], [`workload`], [`output`]: the sections with more than a few keys.
+//! - [`engine`], [`timing`], [`workload`], [`output`]: the sections with more than a few keys.
 //! - [`build`]: from the settings to a workload that plays.
 //! - [`render`]: the resolved settings as a scenario again.
 //! - [`embedded`]: the scenarios that come with the program.
@@ -16,6 +16,7 @@ pub mod output;
 pub mod render;
 pub mod settings;
 pub mod source;
+pub mod timing;
 pub mod workload;
 
 use std::path::{Path, PathBuf};
@@ -26,10 +27,12 @@ use toml::Value;
 pub use self::embedded::EMBEDDED;
 pub use self::output::OutputConfig;
 pub use self::settings::{Origin, Setting};
+pub use self::timing::{HostConfig, ModelConfig, TimingConfig};
 pub use self::workload::WorkloadConfig;
 
 use self::settings::Settings;
 use crate::player::OnError;
+use crate::timing::roofline::memory::DerivedPool;
 use crate::trace::lines::unreadable;
 use crate::workload::InputError;
 
@@ -44,6 +47,8 @@ pub struct Scenario {
     pub seed: u64,
     /// The worker.
     pub engine: EngineConfig,
+    /// What the pool was derived from; absent if it was not.
+    pub pool: Option<DerivedPool>,
     /// How long passes take.
     pub timing: TimingConfig,
     /// What happens when a pass is refused.
@@ -60,22 +65,8 @@ pub struct Scenario {
     pub folder: PathBuf,
 }
 
-/// How long passes take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimingConfig {
-    /// Every pass of a kind takes the same time.
-    Constant {
-        /// An extend pass, in simulated nanoseconds.
-        extend_ns: u64,
-        /// A decode pass, in simulated nanoseconds.
-        decode_ns: u64,
-    },
-}
-
 /// The seed of a scenario that names none.
 pub const DEFAULT_SEED: u64 = 42;
-/// The longest pass that a constant timing takes, in milliseconds.
-const LONGEST_PASS_MS: f64 = 1e9;
 
 impl Scenario {
     /// Reads a scenario file. `overrides` are `--set` arguments, `a.b=V`.
@@ -102,25 +93,31 @@ impl Scenario {
         let name = settings.text("name", Some(&stem))?.unwrap_or(stem);
         let description = settings.text("description", Some(""))?.unwrap_or_default();
         let seed = settings.whole("seed", DEFAULT_SEED, 0..=i64::MAX as u64)?;
-        let engine = engine::read(&mut settings, seed)?;
-        let timing = read_timing(&mut settings)?;
-        let (on_error, _) = settings.choice("timing.on_error", "stop", &["stop", "skip"])?;
-        let on_error = if on_error == 0 { OnError::Stop } else { OnError::Skip };
+        let folder = file.parent().map(Path::to_owned).unwrap_or_default();
+        // The engine's pool may follow from the timing, which is shown behind it.
+        let mark = settings.taken();
+        let (timing, on_error) = timing::read(&mut settings, &folder)?;
+        let timing_settings = settings.set_aside(mark);
+        let (engine, pool) = engine::read(&mut settings, seed, &timing)?;
+        settings.put_back(timing_settings);
         let (workload, limit) = workload::read(&mut settings, &kind, seed)?;
         let output = output::read(&mut settings)?;
-        let folder = file.parent().map(Path::to_owned).unwrap_or_default();
         let settings = settings.finish();
-        Ok(Scenario { name, description, seed, engine, timing, on_error, workload, limit, output, settings, folder })
+        Ok(Scenario {
+            name,
+            description,
+            seed,
+            engine,
+            pool,
+            timing,
+            on_error,
+            workload,
+            limit,
+            output,
+            settings,
+            folder,
+        })
     }
-}
-
-fn read_timing(settings: &mut Settings) -> Result<TimingConfig, InputError> {
-    settings.choice("timing.model", "constant", &["constant"])?;
-    let mut pass_ns = |key| {
-        let pass_ms = settings.number(key, 1.0, |value| (0.0..=LONGEST_PASS_MS).contains(&value), "0 to 10^9 ms")?;
-        Ok((pass_ms * 1e6).round() as u64)
-    };
-    Ok(TimingConfig::Constant { extend_ns: pass_ns("timing.extend_ms")?, decode_ns: pass_ns("timing.decode_ms")? })
 }
 
 /// A value as TOML, for messages.
@@ -144,7 +141,8 @@ mod tests {
         let scenario = Scenario::from_str(MINIMAL, "dir/s.toml", &[]).expect("valid");
         assert_eq!((scenario.name.as_str(), scenario.seed, scenario.limit), ("s", 42, None));
         assert_eq!(scenario.engine, EngineConfig::default());
-        assert_eq!(scenario.timing, TimingConfig::Constant { extend_ns: 1_000_000, decode_ns: 1_000_000 });
+        let model = ModelConfig::Constant { extend_ns: 1_000_000, decode_ns: 1_000_000 };
+        assert_eq!(scenario.timing, TimingConfig { model, host: HostConfig::Constant(0.0) });
         assert_eq!(scenario.folder, Path::new("dir"));
     }
 
@@ -195,7 +193,7 @@ mod tests {
             ("turns = 3", 3, "workload.turns"),
             ("[timing]\nextend_ms = -1.0", 4, "timing.extend_ms"),
             ("[timing]\ndecode_ms = nan", 4, "timing.decode_ms"),
-            ("[timing]\nmodel = \"linear\"", 4, "timing.model"),
+            ("[timing]\nmodel = \"quadratic\"", 4, "timing.model"),
             ("limit = 1.5", 3, "workload.limit"),
         ];
         for (line, number, field) in cases {
@@ -215,7 +213,8 @@ mod tests {
         let scenario = Scenario::from_str(&text, "s.toml", &overrides).expect("valid");
         assert_eq!((scenario.engine.page_size, scenario.limit), (16, Some(7)));
         assert!(scenario.engine.effective_policy().is_cache_aware());
-        assert_eq!(scenario.timing, TimingConfig::Constant { extend_ns: 2_500_000, decode_ns: 1_000_000 });
+        let model = ModelConfig::Constant { extend_ns: 2_500_000, decode_ns: 1_000_000 };
+        assert_eq!(scenario.timing.model, model);
         for (bad, field) in [
             ("engine.page_size", "engine.page_size"),
             ("=3", "--set"),

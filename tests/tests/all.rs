@@ -5,6 +5,7 @@ mod golden;
 mod limits;
 mod profile;
 mod strides;
+mod timing;
 mod traces;
 mod twin;
 mod undo;

@@ -7,7 +7,7 @@ use servesim_engine::config::{EngineConfig, EvictionPolicy, SchedulePolicy};
 use servesim_engine::content::{Namespace, Run};
 use servesim_engine::record::PassRecord;
 use servesim_engine::request::RequestSpec;
-use servesim_engine::timing::{PassShape, TimingError};
+use servesim_engine::timing::{PassShape, TimingError, TimingModel};
 use servesim_engine::worker::{StepError, Worker};
 use servesim_scenarios::case::Case;
 use servesim_scenarios::replay::{constant, replay_with};
@@ -41,8 +41,27 @@ fn settings(draw: &mut SplitMix64) -> EngineConfig {
     }
 }
 
+/// Asks for host time too, now longer and now shorter than the device's, where the seed says so.
+struct Both {
+    with_host: bool,
+}
+
+impl TimingModel for Both {
+    fn duration_ns(&mut self, shape: &PassShape) -> Result<u64, TimingError> {
+        Ok(duration_ns(shape))
+    }
+
+    fn host_ns(&mut self, shape: &PassShape) -> Result<u64, TimingError> {
+        Ok(if self.with_host { 900 + 4 * shape.decode_kv_tokens + 31 * u64::from(shape.decode_rows) } else { 0 })
+    }
+}
+
 fn worker(config: &EngineConfig) -> Worker {
-    Worker::new(config.clone(), Box::new(|shape: &PassShape| Ok(duration_ns(shape)))).expect("good settings")
+    worker_with(config, false)
+}
+
+fn worker_with(config: &EngineConfig, with_host: bool) -> Worker {
+    Worker::new(config.clone(), Box::new(Both { with_host })).expect("good settings")
 }
 
 fn submit(worker: &mut Worker, tag: u64, shared: u32, prompt: u32, output: u32) {
@@ -77,7 +96,8 @@ impl Told {
 fn compare(seed: u64) -> u64 {
     let mut draw = SplitMix64::new(seed);
     let config = settings(&mut draw);
-    let (mut striding, mut stepping) = (worker(&config), worker(&config));
+    let with_host = seed % 2 == 1;
+    let (mut striding, mut stepping) = (worker_with(&config, with_host), worker_with(&config, with_host));
     let mut arrivals: Vec<(u64, u64)> = (0..draw.between(10, 29)).map(|tag| (tag, 0)).collect();
     for (index, arrival) in arrivals.iter_mut().enumerate() {
         *arrival = (draw.between(0, 3_000_000), index as u64);

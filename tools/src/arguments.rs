@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::realtime::speed;
 
@@ -29,6 +29,9 @@ pub enum Command {
     /// Look into a file of KV events
     #[command(subcommand)]
     Events(EventsCommand),
+    /// Make timing models
+    #[command(subcommand)]
+    Timing(TimingCommand),
 }
 
 /// What `run` is told.
@@ -185,4 +188,39 @@ pub struct EventsCompareOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// The commands about timing models.
+#[derive(Subcommand)]
+pub enum TimingCommand {
+    /// Fit a linear model or a table to measured passes, and print it as the [timing] section of a scenario
+    Fit(FitArguments),
+}
+
+/// A model that can be fitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FitModel {
+    /// A cost per pass, token and row
+    Linear,
+    /// A grid that is interpolated
+    Table,
+}
+
+/// What `timing fit` is told.
+#[derive(Args)]
+pub struct FitArguments {
+    /// Measured passes, .csv or .parquet: mode, rows, new_tokens, cached_tokens, kv_tokens, attention, duration_ms
+    pub passes: PathBuf,
+    /// What to fit
+    #[arg(long, value_enum)]
+    pub model: FitModel,
+    /// Share of the passes that is held out to measure the error
+    #[arg(long, value_name = "SHARE", default_value_t = 0.2)]
+    pub holdout: f64,
+    /// Seeds the choice of what is held out
+    #[arg(long, default_value_t = 42)]
+    pub seed: u64,
+    /// Write the section of a linear model, or the grid of a table, to this file
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 }

@@ -9,6 +9,7 @@ mod realtime;
 mod report;
 mod run;
 mod source;
+mod timing;
 mod trace;
 mod verify;
 
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::arguments::{Arguments, Command, EventsCommand, TraceCommand};
+use crate::arguments::{Arguments, Command, EventsCommand, TimingCommand, TraceCommand};
 
 /// Exit code of a run that failed, or of a check that found a difference.
 const FAILED: u8 = 1;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Events(EventsCommand::Info(options)) => events::info(&options),
         Command::Events(EventsCommand::Check(options)) => events::check(&options),
         Command::Events(EventsCommand::Compare(options)) => events::compare(&options),
+        Command::Timing(TimingCommand::Fit(options)) => timing::fit(&options),
     };
     match outcome {
         Ok(code) => code,

@@ -6,10 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use serde::Serialize;
-use servesim_engine::timing::{Constant, TimingModel};
 use servesim_scenarios::audit::Audit;
 use servesim_scenarios::player::{Pace, PlayError, Player};
-use servesim_scenarios::scenario::{Scenario, TimingConfig, WorkloadConfig};
+use servesim_scenarios::scenario::{Scenario, WorkloadConfig};
 use servesim_scenarios::summary::{Summary, Tally};
 
 use crate::arguments::RunOptions;
@@ -22,6 +21,12 @@ use crate::{Failure, note, report, source};
 /// Plays the scenario.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     let scenario = source::load(&options.scenario, &options.overrides(), options.lenient)?;
+    if let Some(pool) = &scenario.pool {
+        let used = scenario.engine.max_total_tokens;
+        let less =
+            if used < pool.tokens { format!("; engine.max_total_tokens makes it {used}") } else { String::new() };
+        note(&format!("pool: {pool}{less}"));
+    }
     if options.print_config {
         print(&scenario.render_config())?;
         return Ok(ExitCode::SUCCESS);
@@ -51,20 +56,14 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The timing model of a scenario.
-pub fn timing(scenario: &Scenario) -> Box<dyn TimingModel> {
-    match scenario.timing {
-        TimingConfig::Constant { extend_ns, decode_ns } => Box::new(Constant { extend_ns, decode_ns }),
-    }
-}
-
 fn play(
     scenario: &Scenario,
     options: &RunOptions,
     out: Option<&Path>,
 ) -> Result<(Summary, u64, Option<Delivery>), Failure> {
     let workload = scenario.build_workload().map_err(|error| Failure::BadInput(error.into()))?;
-    let mut player = Player::new(scenario.engine.clone(), timing(scenario), workload, Pace::Model)
+    let timing = scenario.build_timing().map_err(|error| Failure::BadInput(error.into()))?;
+    let mut player = Player::new(scenario.engine.clone(), timing, workload, Pace::Model)
         .map_err(|error| Failure::BadInput(anyhow::Error::from(error).context(scenario.name.clone())))?
         .on_error(scenario.on_error)
         .event_detail(KvEventsOutput::detail(scenario));
@@ -165,7 +164,7 @@ fn write_files(folder: &Path, scenario: &Scenario, summary: &Summary, cost: &Hos
 }
 
 /// Writes a file beside its place and renames it, so that a file is there whole or not at all.
-fn write_beside(path: &Path, text: &str) -> anyhow::Result<()> {
+pub fn write_beside(path: &Path, text: &str) -> anyhow::Result<()> {
     let beside = path.with_extension("partial");
     std::fs::write(&beside, text).with_context(|| format!("{}: cannot be written", beside.display()))?;
     std::fs::rename(&beside, path).with_context(|| format!("{}: cannot be put in place", path.display()))

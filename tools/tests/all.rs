@@ -8,5 +8,6 @@ mod kv_events;
 mod kv_events_zmq;
 mod memory;
 mod program;
+mod timing;
 mod trace_info;
 mod verify;

@@ -27,7 +27,7 @@ fn wrong_keys_and_values_are_refused_with_their_line() {
         ("engine", "enable_mixed_chunk = 1", "engine.enable_mixed_chunk", "true or false"),
         ("engine", "schedule_conservativeness = nan", "engine.schedule_conservativeness", "0 to 1000"),
         ("engine.radix_eviction_policy_config", "ttl = 3", "engine.radix_eviction_policy_config.ttl", "threshold"),
-        ("timing", "model = \"roofline\"", "timing.model", "\"constant\""),
+        ("timing", "model = \"quadratic\"", "timing.model", "\"constant\""),
         ("timing", "decode_ms = -1", "timing.decode_ms", "0 to 10^9 ms"),
         ("timing", "decode_ms = \"fast\"", "timing.decode_ms", "0 to 10^9 ms"),
         ("workload", "kind_of = 1", "workload.kind_of", "workload.kind"),

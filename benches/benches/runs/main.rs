@@ -7,9 +7,8 @@ use std::path::Path;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
-use servesim_engine::timing::Constant;
 use servesim_scenarios::player::{Pace, Player};
-use servesim_scenarios::scenario::{EMBEDDED, Scenario, TimingConfig};
+use servesim_scenarios::scenario::{EMBEDDED, Scenario};
 use servesim_scenarios::summary::{Summary, Tally};
 
 /// A scenario that comes with the program, with settings of the bench's own.
@@ -20,8 +19,7 @@ fn scenario(file: &str, folder: &Path, set: &[String]) -> Scenario {
 
 /// Plays a scenario as `servesim run` does, reading of its trace included.
 fn play(scenario: &Scenario) -> Summary {
-    let TimingConfig::Constant { extend_ns, decode_ns } = scenario.timing;
-    let timing = Box::new(Constant { extend_ns, decode_ns });
+    let timing = scenario.build_timing().expect("a constant needs no file");
     let workload = scenario.build_workload().expect("the trace is good");
     let mut player =
         Player::new(scenario.engine.clone(), timing, workload, Pace::Model).expect("the settings are within bounds");

@@ -6,14 +6,20 @@ use serde::{Deserialize, forward_to_deserialize_any};
 use servesim_engine::config::EngineConfig;
 use toml::{Table, Value};
 
-use super::settings::{Settings, wrong};
+use super::settings::{Origin, Settings, wrong};
 use super::source::Entry;
+use super::timing::TimingConfig;
+use crate::timing::roofline::memory::DerivedPool;
 use crate::workload::InputError;
 
 /// All dotted keys of the section.
 pub fn engine_keys() -> Vec<String> {
-    keys_with_defaults().into_iter().map(|(key, _)| key).collect()
+    keys_with_defaults().into_iter().map(|(key, _)| key).chain([FRACTION.to_owned()]).collect()
 }
+
+/// SGLang's flag from which the pool follows; the engine itself knows the pool only.
+const FRACTION: &str = "engine.mem_fraction_static";
+const POOL: &str = "engine.max_total_tokens";
 
 /// The dotted keys of the section with their defaults; a field that is absent by default has none.
 fn keys_with_defaults() -> Vec<(String, Option<Value>)> {
@@ -30,16 +36,26 @@ fn keys_with_defaults() -> Vec<(String, Option<Value>)> {
     keys
 }
 
-/// Takes the section out of `settings`. `seed` is the default of `random_seed`.
+/// Takes the section out of `settings`. `seed` is the default of `random_seed`. With `mem_fraction_static` the pool follows from
+/// the timing's roofline, and `max_total_tokens` can only make it smaller, as in SGLang.
 ///
 /// # Errors
 /// A value of the wrong type, an unknown policy, or settings that no worker can run with.
-pub fn read(settings: &mut Settings, seed: u64) -> Result<EngineConfig, InputError> {
+pub fn read(
+    settings: &mut Settings,
+    seed: u64,
+    timing: &TimingConfig,
+) -> Result<(EngineConfig, Option<DerivedPool>), InputError> {
+    let pool = read_pool(settings, timing)?;
     let mut table = Table::new();
     let mut given = Vec::new();
     for (key, default) in keys_with_defaults() {
-        let default = if key == "engine.random_seed" { Some(Value::Integer(seed as i64)) } else { default };
-        let Some(entry) = settings.take(&key, default.clone()) else {
+        let (default, origin) = match (key.as_str(), &pool) {
+            ("engine.random_seed", _) => (Some(Value::Integer(seed as i64)), Origin::Default),
+            (POOL, Some(pool)) => (Some(Value::Integer(pool.tokens as i64)), Origin::Derived),
+            _ => (default, Origin::Default),
+        };
+        let Some(entry) = settings.take_over(&key, default.clone(), origin) else {
             insert(&mut table, &key, default);
             continue;
         };
@@ -47,14 +63,31 @@ pub fn read(settings: &mut Settings, seed: u64) -> Result<EngineConfig, InputErr
         insert(&mut table, &key, Some(entry.value.clone()));
         given.push((key, entry));
     }
-    let config = EngineConfig::deserialize(table)
+    let mut config = EngineConfig::deserialize(table)
         .map_err(|error| settings.invalid(&None, "engine", error.message().to_owned(), "settings of the engine"))?;
     config.validate().map_err(|error| {
         let key = format!("engine.{}", error.field);
         let entry = given.into_iter().find(|(name, _)| *name == key).map(|(_, entry)| entry);
         settings.invalid(&entry, &key, error.found, error.expected)
     })?;
-    Ok(config)
+    if let Some(pool) = &pool
+        && pool.tokens < config.max_total_tokens
+    {
+        config.max_total_tokens = pool.tokens;
+        settings.resolve(POOL, Value::Integer(pool.tokens as i64), Origin::Derived);
+    }
+    Ok((config, pool))
+}
+
+/// The pool that follows from the fraction of the devices' memory, if one is given.
+fn read_pool(settings: &mut Settings, timing: &TimingConfig) -> Result<Option<DerivedPool>, InputError> {
+    let Some(entry) = settings.take(FRACTION, None) else { return Ok(None) };
+    let fraction = entry.value.as_float().or(entry.value.as_integer().map(|value| value as f64));
+    let fraction = fraction
+        .filter(|fraction| *fraction > 0.0 && *fraction <= 1.0)
+        .ok_or_else(|| wrong(&entry, FRACTION, "a number above 0, at most 1"))?;
+    let pool = timing.pool(fraction);
+    pool.map(Some).map_err(|fault| settings.invalid(&Some(entry), FRACTION, fault.found, &fault.expected))
 }
 
 /// Puts a value at its dotted key below `engine.`.

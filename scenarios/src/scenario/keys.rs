@@ -1,6 +1,7 @@
 //! Which keys a scenario can have, and what a misspelt one was meant to be.
 
 use super::engine::engine_keys;
+use super::timing::{SECTIONS, timing_keys};
 
 /// The kinds of workloads with the keys of each, without `workload.`; `kind` and `limit` belong to all.
 pub const KINDS: [(&str, &[&str]); 7] = [
@@ -46,14 +47,10 @@ pub const KINDS: [(&str, &[&str]); 7] = [
 ];
 
 const ALL_KINDS: [&str; 2] = ["kind", "limit"];
-const OTHER_KEYS: [&str; 12] = [
+const OTHER_KEYS: [&str; 8] = [
     "name",
     "description",
     "seed",
-    "timing.model",
-    "timing.extend_ms",
-    "timing.decode_ms",
-    "timing.on_error",
     "output.dir",
     "output.kv_events",
     "output.kv_events_config",
@@ -61,16 +58,22 @@ const OTHER_KEYS: [&str; 12] = [
     "output.kv_events_reason",
 ];
 
+/// The tables that a scenario can have.
+fn sections() -> impl Iterator<Item = &'static str> {
+    ["engine", "engine.radix_eviction_policy_config"].into_iter().chain(SECTIONS).chain(["workload", "output"])
+}
+
 /// Whether a key names a table that a scenario can have.
 pub fn is_section(key: &str) -> bool {
-    ["engine", "engine.radix_eviction_policy_config", "timing", "workload", "output"].contains(&key)
+    sections().any(|section| section == key)
 }
 
 /// All keys of a scenario whose workload is of `kind`.
 pub fn known_keys(kind: &str) -> Vec<String> {
     let own = KINDS.iter().filter(|(name, _)| *name == kind).flat_map(|(_, keys)| keys.iter());
     let workload = ALL_KINDS.iter().chain(own).map(|key| format!("workload.{key}"));
-    OTHER_KEYS.iter().map(|key| key.to_string()).chain(engine_keys()).chain(workload).collect()
+    let others = OTHER_KEYS.iter().map(|key| key.to_string());
+    others.chain(engine_keys()).chain(timing_keys()).chain(workload).collect()
 }
 
 /// The kinds that a workload key belongs to.
@@ -90,14 +93,15 @@ pub fn suggestion(key: &str, known: &[String]) -> String {
     }
     let section = key.rsplit_once('.').map_or("", |(section, _)| section);
     let section = if is_section(section) { section } else { "" };
-    let of_section = |candidate: &&String| match candidate.strip_prefix(section) {
+    // A key of the section itself, not of a table in it, which is listed by its name.
+    let of_section = |candidate: &str| match candidate.strip_prefix(section) {
         Some(rest) if section.is_empty() => !rest.contains('.'),
-        Some(rest) => rest.starts_with('.'),
+        Some(rest) => rest.strip_prefix('.').is_some_and(|name| !name.contains('.')),
         None => false,
     };
-    let keys: Vec<&str> = known.iter().filter(of_section).map(String::as_str).collect();
-    let sections = if section.is_empty() { ", [engine], [timing], [workload], [output]" } else { "" };
-    format!("one of {}{sections}", keys.join(", "))
+    let keys = known.iter().map(String::as_str).filter(|key| of_section(key) && !is_section(key)).map(str::to_owned);
+    let tables = sections().filter(|table| of_section(table)).map(|table| format!("[{table}]"));
+    format!("one of {}", keys.chain(tables).collect::<Vec<_>>().join(", "))
 }
 
 /// How many letters must be changed, added or dropped to make one text of the other.

@@ -60,7 +60,11 @@ mod tests {
                 let scenario = Scenario::from_str(&text, "x.toml", &[]).expect(kind);
                 seen.extend(scenario.settings.into_iter().map(|setting| setting.key));
             }
-            assert_eq!(seen, known_keys(kind).into_iter().collect(), "{kind}");
+            // Which keys of the timing are rendered depends on its model, and is tested beside it.
+            let of_timing = |key: &String| key.starts_with("timing.");
+            seen.retain(|key| !of_timing(key));
+            let known = known_keys(kind).into_iter().filter(|key| !of_timing(key));
+            assert_eq!(seen, known.collect(), "{kind}");
         }
     }
 }

@@ -19,6 +19,10 @@ pub enum Origin {
     File,
     /// A `--set` override.
     Set,
+    /// A preset or a file that another key names.
+    Described,
+    /// It follows from other settings.
+    Derived,
 }
 
 impl Origin {
@@ -28,6 +32,8 @@ impl Origin {
             Origin::Default => "default",
             Origin::File => "file",
             Origin::Set => "--set",
+            Origin::Described => "described",
+            Origin::Derived => "derived",
         }
     }
 }
@@ -101,14 +107,57 @@ impl Settings {
     /// # Errors
     /// The key, if it is there.
     pub fn refuse_beside(&mut self, key: &str, mode: &str, mode_origin: Origin) -> Result<(), InputError> {
+        self.refuse_of_other(key, &format!("mode \"{mode}\""), "the other mode", mode_origin)
+    }
+
+    /// Refuses a key that means nothing beside `chosen`, but with `owner`. If only an override chose, the file's key is dropped.
+    ///
+    /// # Errors
+    /// The key, if it is there.
+    pub fn refuse_of_other(
+        &mut self,
+        key: &str,
+        chosen: &str,
+        owner: &str,
+        chosen_origin: Origin,
+    ) -> Result<(), InputError> {
         let Some(entry) = self.entries.remove(key) else { return Ok(()) };
-        if mode_origin == Origin::Set && entry.origin == Origin::File {
+        if chosen_origin == Origin::Set && entry.origin == Origin::File {
             return Ok(());
         }
-        Err(InputError {
-            found: format!("a key that mode \"{mode}\" does not have"),
-            ..wrong(&entry, key, "it with the other mode")
-        })
+        let found = format!("a key that {chosen} does not have");
+        Err(InputError { found, ..wrong(&entry, key, format!("it with {owner}")) })
+    }
+
+    /// The keys below a table that were given and not taken yet.
+    pub fn keys_below(&self, table: &str) -> Vec<String> {
+        let below = |key: &&String| key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'));
+        self.entries.keys().filter(below).cloned().collect()
+    }
+
+    /// Drops what the file gave below a table.
+    pub fn drop_of_file_below(&mut self, table: &str) {
+        for key in self.keys_below(table) {
+            if self.entries.get(&key).is_some_and(|entry| entry.origin == Origin::File) {
+                self.entries.remove(&key);
+            }
+        }
+    }
+
+    /// Sets aside what was taken since `mark` of [`Settings::taken`], to be put back with [`Settings::put_back`]: the order of the
+    /// schema is not always that in which values are needed.
+    pub fn set_aside(&mut self, mark: usize) -> Vec<Setting> {
+        self.resolved.split_off(mark)
+    }
+
+    /// How many settings were taken.
+    pub fn taken(&self) -> usize {
+        self.resolved.len()
+    }
+
+    /// Puts settings back behind what was taken.
+    pub fn put_back(&mut self, settings: Vec<Setting>) {
+        self.resolved.extend(settings);
     }
 
     /// The error of a key that is needed and not there.
@@ -135,13 +184,35 @@ impl Settings {
 
     /// Takes a key's value out and notes what the key resolves to.
     pub fn take(&mut self, key: &str, default: Option<Value>) -> Taken {
+        self.take_over(key, default, Origin::Default)
+    }
+
+    /// Takes a key's value out over one of another origin.
+    pub fn take_over(&mut self, key: &str, value: Option<Value>, origin: Origin) -> Taken {
         let entry = self.entries.remove(key);
         let (value, origin) = match &entry {
             Some(entry) => (Some(entry.value.clone()), entry.origin),
-            None => (default, Origin::Default),
+            None => (value, origin),
         };
         self.resolved.push(Setting { key: key.to_owned(), value, origin });
         entry
+    }
+
+    /// Notes that a key that was taken resolves to another value.
+    pub fn resolve(&mut self, key: &str, value: Value, origin: Origin) {
+        if let Some(setting) = self.resolved.iter_mut().find(|setting| setting.key == key) {
+            (setting.value, setting.origin) = (Some(value), origin);
+        }
+    }
+
+    /// A key's value and place, which stay to be taken.
+    pub fn look(&self, key: &str) -> Taken {
+        self.entries.get(key).cloned()
+    }
+
+    /// Takes a key's value out that other keys will show.
+    pub fn take_quietly(&mut self, key: &str) -> Taken {
+        self.entries.remove(key)
     }
 
     /// A whole number in `range`.
