@@ -5,10 +5,14 @@
 //! - [`workload`]: what the player asks of a workload, and the workloads that play traces.
 //! - [`generate`]: workloads made from a seed.
 //! - [`trace`]: trace readers and sums over traces.
+//! - [`player`], [`summary`], [`metrics`]: plays a workload on a worker, and what that comes to.
+//! - [`output`]: result files.
 
 pub mod audit;
 pub mod case;
 pub mod generate;
+pub mod metrics;
+pub mod output;
 pub mod player;
 pub mod replay;
 pub mod scenario;

@@ -3,7 +3,7 @@
 //! - [`source`]: a file and `--set` overrides as dotted keys with values and lines.
 //! - [`keys`]: which keys there are, and what a misspelt one was meant to be.
 //! - [`settings`]: takes values out by key and type.
-//! - [`engine`], [`workload`]: the sections with more than a few keys.
+//! - [`engine`], [`workload`], [`output`]: the sections with more than a few keys.
 //! - [`build`]: from the settings to a workload that plays.
 //! - [`render`]: the resolved settings as a scenario again.
 //! - [`embedded`]: the scenarios that come with the program.
@@ -12,6 +12,7 @@ pub mod build;
 pub mod embedded;
 pub mod engine;
 pub mod keys;
+pub mod output;
 pub mod render;
 pub mod settings;
 pub mod source;
@@ -23,10 +24,12 @@ use servesim_engine::config::EngineConfig;
 use toml::Value;
 
 pub use self::embedded::EMBEDDED;
+pub use self::output::OutputConfig;
 pub use self::settings::{Origin, Setting};
-pub use self::workload::WorkloadConfig;
+pub use self::workload::{Ends, WorkloadConfig};
 
 use self::settings::Settings;
+use crate::metrics::slo::Slo;
 use crate::player::OnError;
 use crate::trace::lines::unreadable;
 use crate::workload::InputError;
@@ -48,8 +51,10 @@ pub struct Scenario {
     pub on_error: OnError,
     /// What is asked of the worker.
     pub workload: WorkloadConfig,
-    /// The most jobs to submit; absent is no limit.
-    pub limit: Option<u64>,
+    /// When submissions end.
+    pub ends: Ends,
+    /// Bounds to hold requests against.
+    pub slo: Slo,
     /// Where results go.
     pub output: OutputConfig,
     /// Every setting with its value and origin, in the order of the schema.
@@ -68,13 +73,6 @@ pub enum TimingConfig {
         /// A decode pass, in simulated nanoseconds.
         decode_ns: u64,
     },
-}
-
-/// Where results go.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OutputConfig {
-    /// The folder for result files; absent writes none.
-    pub dir: Option<PathBuf>,
 }
 
 /// The seed of a scenario that names none.
@@ -111,11 +109,25 @@ impl Scenario {
         let timing = read_timing(&mut settings)?;
         let (on_error, _) = settings.choice("timing.on_error", "stop", &["stop", "skip"])?;
         let on_error = if on_error == 0 { OnError::Stop } else { OnError::Skip };
-        let (workload, limit) = workload::read(&mut settings, &kind, seed)?;
-        let output = OutputConfig { dir: settings.text("output.dir", None)?.map(PathBuf::from) };
+        let (workload, ends) = workload::read(&mut settings, &kind, seed)?;
+        let slo = output::read_slo(&mut settings)?;
+        let output = output::read(&mut settings)?;
         let folder = file.parent().map(Path::to_owned).unwrap_or_default();
         let settings = settings.finish();
-        Ok(Scenario { name, description, seed, engine, timing, on_error, workload, limit, output, settings, folder })
+        Ok(Scenario {
+            name,
+            description,
+            seed,
+            engine,
+            timing,
+            on_error,
+            workload,
+            ends,
+            slo,
+            output,
+            settings,
+            folder,
+        })
     }
 }
 
@@ -147,7 +159,7 @@ mod tests {
     #[test]
     fn defaults_fill_what_a_scenario_leaves_out() {
         let scenario = Scenario::from_str(MINIMAL, "dir/s.toml", &[]).expect("valid");
-        assert_eq!((scenario.name.as_str(), scenario.seed, scenario.limit), ("s", 42, None));
+        assert_eq!((scenario.name.as_str(), scenario.seed, scenario.ends.limit), ("s", 42, None));
         assert_eq!(scenario.engine, EngineConfig::default());
         assert_eq!(scenario.timing, TimingConfig::Constant { extend_ns: 1_000_000, decode_ns: 1_000_000 });
         assert_eq!(scenario.folder, Path::new("dir"));
@@ -218,7 +230,7 @@ mod tests {
         let overrides = overrides.map(String::from);
         let text = format!("{MINIMAL}limit = 5\n");
         let scenario = Scenario::from_str(&text, "s.toml", &overrides).expect("valid");
-        assert_eq!((scenario.engine.page_size, scenario.limit), (16, Some(7)));
+        assert_eq!((scenario.engine.page_size, scenario.ends.limit), (16, Some(7)));
         assert!(scenario.engine.effective_policy().is_cache_aware());
         assert_eq!(scenario.timing, TimingConfig::Constant { extend_ns: 2_500_000, decode_ns: 1_000_000 });
         for (bad, field) in [

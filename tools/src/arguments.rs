@@ -36,9 +36,15 @@ pub struct RunOptions {
     /// Print the summary as one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Write summary.json, config.toml and host.json to this folder
+    /// Write the summary, requests, time series, sessions, turns, settings and host costs to this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Form of the file of requests below --out: jsonl, parquet or none
+    #[arg(long, value_name = "FORMAT")]
+    pub requests: Option<String>,
+    /// Form of the time series below --out: csv, parquet or none
+    #[arg(long, value_name = "FORMAT")]
+    pub timeseries: Option<String>,
     /// Print the resolved settings with where each comes from, and stop
     #[arg(long)]
     pub print_config: bool,

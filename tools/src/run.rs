@@ -8,6 +8,7 @@ use anyhow::Context;
 use serde::Serialize;
 use servesim_engine::timing::{Constant, TimingModel};
 use servesim_scenarios::audit::Audit;
+use servesim_scenarios::output::RunFiles;
 use servesim_scenarios::player::{Pace, PlayError, Player};
 use servesim_scenarios::scenario::{Scenario, TimingConfig, WorkloadConfig};
 use servesim_scenarios::summary::{Summary, Tally};
@@ -19,7 +20,7 @@ use crate::{Failure, note, report, source};
 
 /// Plays the scenario.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
-    let scenario = source::load(&options.scenario, &options.set, options.lenient)?;
+    let scenario = source::load(&options.scenario, &overrides(options), options.lenient)?;
     if options.print_config {
         print(&scenario.render_config())?;
         return Ok(ExitCode::SUCCESS);
@@ -29,8 +30,13 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
         // Before the run, so that a wrong folder does not cost one.
         make_folder(folder)?;
     }
+    if let Some(warning) = scenario.warning() {
+        note(&format!("warning: {warning}"));
+    }
     let stopwatch = Stopwatch::start();
-    let (summary, skipped_rows) = play(&scenario, options.check)?;
+    let files = out.as_deref().map(|folder| RunFiles::create(folder, &scenario.output)).transpose();
+    let files = files.map_err(|error| Failure::BadInput(error.into()))?;
+    let (summary, skipped_rows) = play(&scenario, options.check, files)?;
     let cost = stopwatch.cost(summary.requests.submitted, summary.passes.total);
     if let Some(folder) = out {
         write_files(&folder, &scenario, &summary, &cost).map_err(Failure::Run)?;
@@ -49,6 +55,13 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The `--set` overrides, with those that have an option of their own.
+fn overrides(options: &RunOptions) -> Vec<String> {
+    let formats = [("output.requests", &options.requests), ("output.timeseries", &options.timeseries)];
+    let formats = formats.into_iter().filter_map(|(key, format)| Some(format!("{key}={}", format.as_ref()?)));
+    options.set.iter().cloned().chain(formats).collect()
+}
+
 /// The timing model of a scenario.
 pub fn timing(scenario: &Scenario) -> Box<dyn TimingModel> {
     match scenario.timing {
@@ -56,13 +69,15 @@ pub fn timing(scenario: &Scenario) -> Box<dyn TimingModel> {
     }
 }
 
-fn play(scenario: &Scenario, check: bool) -> Result<(Summary, u64), Failure> {
+fn play(scenario: &Scenario, check: bool, mut files: Option<RunFiles>) -> Result<(Summary, u64), Failure> {
+    let metrics = scenario.metrics_config(files.is_some());
     let workload = scenario.build_workload().map_err(|error| Failure::BadInput(error.into()))?;
     let mut player = Player::new(scenario.engine.clone(), timing(scenario), workload, Pace::Model)
         .map_err(|error| Failure::BadInput(anyhow::Error::from(error).context(scenario.name.clone())))?
-        .on_error(scenario.on_error);
+        .on_error(scenario.on_error)
+        .watch_intervals(metrics.interval_ns);
     let mut progress = Progress::new(player.jobs_total());
-    let mut tally = Tally::default();
+    let mut tally = Tally::new(metrics);
     let mut audit = check.then(Audit::default);
     let outcome = loop {
         let played = player.iterate(&mut |played| {
@@ -72,6 +87,10 @@ fn play(scenario: &Scenario, check: bool) -> Result<(Summary, u64), Failure> {
                 audit.note(played);
             }
         });
+        if let Some(files) = &mut files {
+            let written = files.add(tally.metrics_mut());
+            written.inspect_err(|_| progress.finish()).map_err(|error| Failure::Run(error.into()))?;
+        }
         let broken = audit.as_ref().and_then(|audit| audit.first_violation());
         if let Some(violation) = broken {
             progress.finish();
@@ -85,18 +104,31 @@ fn play(scenario: &Scenario, check: bool) -> Result<(Summary, u64), Failure> {
         }
     };
     progress.finish();
-    for skipped in player.skipped() {
-        note(&format!("request {} dropped: {}", skipped.tag, skipped.reason));
-    }
+    note_skipped(&player);
     match outcome {
         Ok(()) => {
             let summary = tally.summary();
             check_any(&scenario.workload, &summary)?;
+            if let Some(files) = files {
+                files.finish(tally.metrics_mut()).map_err(|error| Failure::Run(error.into()))?;
+            }
             Ok((summary, player.skipped_rows()))
         }
         Err(error @ (PlayError::Input(_) | PlayError::Config(_))) => Err(Failure::BadInput(error.into())),
         Err(error) => Err(Failure::Run(error.into())),
     }
+}
+
+/// Says in one line how many requests were dropped because their pass was refused, with the first few.
+fn note_skipped(player: &Player) {
+    let (count, few) = (player.skipped_requests(), player.skipped());
+    if count == 0 {
+        return;
+    }
+    let requests = if count == 1 { "request" } else { "requests" };
+    let few: Vec<String> = few.iter().map(|skipped| format!("request {}: {}", skipped.tag, skipped.reason)).collect();
+    let more = if count > few.len() as u64 { "; ..." } else { "" };
+    note(&format!("dropped {count} {requests} whose pass was refused: {}{more}", few.join("; ")));
 }
 
 /// A trace without a row to play is not what was meant.

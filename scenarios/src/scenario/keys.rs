@@ -2,12 +2,12 @@
 
 use super::engine::engine_keys;
 
-/// The kinds of workloads with the keys of each, without `workload.`; `kind` and `limit` belong to all.
+/// The kinds of workloads with the keys of each, without `workload.`; `kind`, `limit` and `duration_s` belong to all.
 pub const KINDS: [(&str, &[&str]); 7] = [
     ("sessions", &["path", "lenient", "lanes", "loops"]),
     ("weka", &["path", "lenient", "mode", "lanes", "loops", "speedup", "output_content", "shared_prefix_tokens"]),
-    ("mooncake", &["path", "lenient", "mode", "lanes", "loops", "speedup", "block_size"]),
-    ("azure", &["path", "lenient", "mode", "lanes", "loops", "speedup"]),
+    ("mooncake", &["path", "lenient", "mode", "lanes", "loops", "speedup", "rate_per_s", "arrivals", "block_size"]),
+    ("azure", &["path", "lenient", "mode", "lanes", "loops", "speedup", "rate_per_s", "arrivals"]),
     (
         "coding-agent",
         &[
@@ -45,8 +45,8 @@ pub const KINDS: [(&str, &[&str]); 7] = [
     ("random", &["seed", "mode", "lanes", "rate_per_s", "arrivals", "requests", "input_tokens", "output_tokens"]),
 ];
 
-const ALL_KINDS: [&str; 2] = ["kind", "limit"];
-const OTHER_KEYS: [&str; 8] = [
+const ALL_KINDS: [&str; 3] = ["kind", "limit", "duration_s"];
+const OTHER_KEYS: [&str; 13] = [
     "name",
     "description",
     "seed",
@@ -54,12 +54,17 @@ const OTHER_KEYS: [&str; 8] = [
     "timing.extend_ms",
     "timing.decode_ms",
     "timing.on_error",
+    "slo.ttft_ms",
+    "slo.tpot_ms",
     "output.dir",
+    "output.requests",
+    "output.timeseries",
+    "output.interval_s",
 ];
 
 /// Whether a key names a table that a scenario can have.
 pub fn is_section(key: &str) -> bool {
-    ["engine", "engine.radix_eviction_policy_config", "timing", "workload", "output"].contains(&key)
+    ["engine", "engine.radix_eviction_policy_config", "timing", "slo", "workload", "output"].contains(&key)
 }
 
 /// All keys of a scenario whose workload is of `kind`.
@@ -92,7 +97,7 @@ pub fn suggestion(key: &str, known: &[String]) -> String {
         None => false,
     };
     let keys: Vec<&str> = known.iter().filter(of_section).map(String::as_str).collect();
-    let sections = if section.is_empty() { ", [engine], [timing], [workload], [output]" } else { "" };
+    let sections = if section.is_empty() { ", [engine], [timing], [workload], [slo], [output]" } else { "" };
     format!("one of {}{sections}", keys.join(", "))
 }
 
@@ -129,7 +134,7 @@ mod tests {
         let text = suggestion("workload.block_size_of_the_trace", &known);
         assert_eq!(
             text,
-            "one of workload.kind, workload.limit, workload.path, workload.lenient, workload.lanes, workload.loops"
+            "one of workload.kind, workload.limit, workload.duration_s, workload.path, workload.lenient, workload.lanes, workload.loops"
         );
         assert!(suggestion("colour", &known).starts_with("one of name, description, seed, [engine]"));
         assert!(suggestion("workload.lane", &known).contains("`workload.lanes`"));
