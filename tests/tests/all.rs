@@ -4,6 +4,7 @@ mod differential;
 mod golden;
 mod limits;
 mod profile;
+mod metrics;
 mod strides;
 mod traces;
 mod twin;

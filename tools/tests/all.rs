@@ -6,5 +6,6 @@ mod command_line;
 mod documents;
 mod memory;
 mod program;
+mod result_files;
 mod trace_info;
 mod verify;

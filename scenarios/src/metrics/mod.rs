@@ -72,6 +72,7 @@ pub struct Metrics {
     ended: Vec<EndedRequest>,
     closed: Vec<SessionRow>,
     now_ns: u64,
+    last_end_ns: u64,
 }
 
 impl Metrics {
@@ -199,6 +200,7 @@ impl Metrics {
     fn note_ended(&mut self, id: u64, outcome: Outcome, output_tokens: u32) {
         let Some(progress) = self.under_way.remove(&id) else { return };
         self.gaps.ended(id);
+        self.last_end_ns = self.now_ns;
         let ended = EndedRequest { id, progress, end_ns: self.now_ns, output_tokens, outcome };
         self.sums.add(&ended);
         if ended.completed() {
@@ -222,8 +224,14 @@ impl Metrics {
         }
     }
 
+    /// To the end of the last request, as a client's clock would say; under overlap one more pass may run after that.
     fn duration_s(&self) -> f64 {
-        self.now_ns as f64 / 1e9
+        self.last_end_ns as f64 / 1e9
+    }
+
+    /// All gaps between tokens so far.
+    pub fn gaps(&self) -> &Distribution {
+        self.gaps.gaps()
     }
 
     /// Requests within the objective, if there is one.

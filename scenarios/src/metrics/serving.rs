@@ -51,7 +51,7 @@ impl Default for Labels {
 /// Totals of the requests that were served, and throughputs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
-    /// Simulated seconds from the start of the run to the last event.
+    /// Simulated seconds from the start of the run to the end of its last request.
     pub duration: f64,
     /// Requests served.
     pub completed: u64,
