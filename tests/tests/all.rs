@@ -3,8 +3,8 @@
 mod differential;
 mod golden;
 mod limits;
-mod profile;
 mod metrics;
+mod profile;
 mod strides;
 mod traces;
 mod twin;
