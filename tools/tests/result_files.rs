@@ -125,7 +125,7 @@ fn rows_of_intervals_turns_and_sessions_add_up_too() {
     assert!(whole.iter().all(|time| time.fract() == 0.0) && *times.last().expect("one") <= n("duration_ms") / 1e3);
     for row in &intervals {
         let of = |name: &str| row[name].as_u64().expect(name);
-        assert_eq!(of("used_tokens") + of("evictable_tokens") + of("free_tokens"), 393_216, "{row:?}");
+        assert_eq!(of("used_tokens") + of("evictable_tokens") + of("free_tokens"), 196_608, "{row:?}");
         assert!(of("running") <= 8 && of("used_tokens") <= n("peak_used_tokens") as u64);
     }
     assert!(intervals.iter().any(|row| row["running"] == 8) && n("max_concurrent_requests") == 8.0);
