@@ -33,6 +33,7 @@ fn take_extend(commit: &mut Commit, batch: &Batch) {
     for &request in &batch.mixed {
         if still_runs(commit.requests, request) {
             append_token(commit, request);
+            commit.record.decode_tokens += 1;
         }
     }
 }
@@ -43,7 +44,11 @@ fn still_runs(requests: &Requests, request: RequestKey) -> bool {
 }
 
 fn take_last_chunk(commit: &mut Commit, request: RequestKey, computed: u32) {
-    if !append_token(commit, request) {
+    let ended = append_token(commit, request);
+    if commit.record.first_tokens.last() != Some(&commit.requests.spec(request).tag) {
+        commit.record.resumed.push(commit.requests.spec(request).tag);
+    }
+    if !ended {
         commit.cache.insert_unfinished(commit.requests, request, computed, true);
     }
 }
@@ -97,9 +102,11 @@ fn take_decode(commit: &mut Commit) {
         let request = commit.batches.next.mixed[index];
         if still_runs(commit.requests, request) {
             append_token(commit, request);
+            commit.record.decode_tokens += 1;
         }
     }
     let Commit { requests, running, cache, record, batches, .. } = commit;
+    record.decode_tokens += running.rows().len() as u32 - running.numbers.finished_rows;
     running.numbers.results += 1;
     end_rows(cache, requests, running, record, &batches.launch_order);
 }

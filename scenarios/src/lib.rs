@@ -7,11 +7,15 @@
 //! - [`kv_events`]: KV events on the wire and in files, and a consumer that checks them.
 //! - [`timing`]: how long passes take.
 //! - [`trace`]: trace readers and sums over traces.
+//! - [`player`], [`summary`], [`metrics`]: plays a workload on a worker, and what that comes to.
+//! - [`output`]: result files.
 
 pub mod audit;
 pub mod case;
 pub mod generate;
 pub mod kv_events;
+pub mod metrics;
+pub mod output;
 pub mod player;
 pub mod replay;
 pub mod scenario;

@@ -16,6 +16,9 @@ const LONGEST_STRIDE: u64 = 1 << 16;
 /// Idle iterations in a row after which a run with nothing left to do ends.
 const TRAILING_IDLE: u32 = 3;
 
+/// Dropped requests that are kept with their reasons; the others are counted.
+const SKIPPED_KEPT: usize = 3;
+
 /// Why a run could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
@@ -90,6 +93,8 @@ pub struct Played<'p> {
     pub submitted: &'p [Job],
     /// Requests in flight after it.
     pub in_flight: u64,
+    /// Simulated time before it, in nanoseconds.
+    pub started_ns: u64,
     /// Simulated time after it, in nanoseconds.
     pub now_ns: u64,
 }
@@ -100,8 +105,10 @@ pub struct Player {
     workload: Box<dyn Workload>,
     pace: Pace,
     longest_stride: u64,
+    interval_ns: Option<u64>,
     on_error: OnError,
     skipped: Vec<Skipped>,
+    skipped_requests: u64,
     /// When the workload's next job is due, where it is known: not since a job ended.
     next_due: Option<Option<u64>>,
     now_ns: u64,
@@ -128,8 +135,10 @@ impl Player {
             workload,
             pace,
             longest_stride: LONGEST_STRIDE,
+            interval_ns: None,
             on_error: OnError::Stop,
             skipped: Vec::new(),
+            skipped_requests: 0,
             next_due: None,
             now_ns: 0,
             due: Vec::new(),
@@ -161,7 +170,19 @@ impl Player {
         self
     }
 
-    /// Requests that were dropped because their pass was refused.
+    /// Ends strides where an interval of this many nanoseconds ends, so that an observer sees the state there: a stride goes
+    /// over the end of an interval with its last pass at most. Changes no result.
+    pub fn watch_intervals(mut self, interval_ns: Option<u64>) -> Player {
+        self.interval_ns = interval_ns.map(|interval_ns| interval_ns.max(1));
+        self
+    }
+
+    /// How many requests were dropped because their pass was refused.
+    pub fn skipped_requests(&self) -> u64 {
+        self.skipped_requests
+    }
+
+    /// The first few requests that were dropped because their pass was refused.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
@@ -212,7 +233,7 @@ impl Player {
         note_ended(record, &mut self.ended);
         self.in_flight -= self.ended.len() as u64;
         let (submitted, in_flight) = (&self.due, self.in_flight);
-        observe(&Played { record, worker: &self.worker, submitted, in_flight, now_ns });
+        observe(&Played { record, worker: &self.worker, submitted, in_flight, started_ns, now_ns });
         for index in 0..self.ended.len() {
             self.workload.ended(self.ended[index], now_ns, self.worker.contents_mut());
             // An end may bring new jobs.
@@ -224,7 +245,10 @@ impl Player {
     /// One pass; a refused one is tried again without the request that leads it, where that is wanted.
     fn step(&mut self, now_ns: u64) -> Result<(), PlayError> {
         let until_ns = match self.pace {
-            Pace::Model => self.next_due.flatten().unwrap_or(u64::MAX),
+            Pace::Model => {
+                let end_ns = self.interval_ns.map(|interval_ns| (now_ns / interval_ns + 1).saturating_mul(interval_ns));
+                self.next_due.flatten().into_iter().chain(end_ns).min().unwrap_or(u64::MAX)
+            }
             Pace::FixedIteration(_) => 0,
         };
         loop {
@@ -234,7 +258,10 @@ impl Player {
             }
             let (request, tag) = source.leader();
             self.worker.give_up(request);
-            self.skipped.push(Skipped { tag, reason: source });
+            self.skipped_requests += 1;
+            if self.skipped.len() < SKIPPED_KEPT {
+                self.skipped.push(Skipped { tag, reason: source });
+            }
         }
     }
 

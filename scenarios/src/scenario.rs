@@ -12,6 +12,7 @@ pub mod build;
 pub mod embedded;
 pub mod engine;
 pub mod keys;
+pub mod kv_events;
 pub mod output;
 pub mod render;
 pub mod settings;
@@ -28,9 +29,10 @@ pub use self::embedded::EMBEDDED;
 pub use self::output::OutputConfig;
 pub use self::settings::{Origin, Setting};
 pub use self::timing::{HostConfig, ModelConfig, TimingConfig};
-pub use self::workload::WorkloadConfig;
+pub use self::workload::{Ends, WorkloadConfig};
 
 use self::settings::Settings;
+use crate::metrics::slo::Slo;
 use crate::player::OnError;
 use crate::timing::roofline::memory::DerivedPool;
 use crate::trace::lines::unreadable;
@@ -55,8 +57,10 @@ pub struct Scenario {
     pub on_error: OnError,
     /// What is asked of the worker.
     pub workload: WorkloadConfig,
-    /// The most jobs to submit; absent is no limit.
-    pub limit: Option<u64>,
+    /// When submissions end.
+    pub ends: Ends,
+    /// Bounds to hold requests against.
+    pub slo: Slo,
     /// Where results go.
     pub output: OutputConfig,
     /// Every setting with its value and origin, in the order of the schema.
@@ -100,7 +104,8 @@ impl Scenario {
         let timing_settings = settings.set_aside(mark);
         let (engine, pool) = engine::read(&mut settings, seed, &timing)?;
         settings.put_back(timing_settings);
-        let (workload, limit) = workload::read(&mut settings, &kind, seed)?;
+        let (workload, ends) = workload::read(&mut settings, &kind, seed)?;
+        let slo = output::read_slo(&mut settings)?;
         let output = output::read(&mut settings)?;
         let settings = settings.finish();
         Ok(Scenario {
@@ -112,7 +117,8 @@ impl Scenario {
             timing,
             on_error,
             workload,
-            limit,
+            ends,
+            slo,
             output,
             settings,
             folder,
@@ -139,7 +145,7 @@ mod tests {
     #[test]
     fn defaults_fill_what_a_scenario_leaves_out() {
         let scenario = Scenario::from_str(MINIMAL, "dir/s.toml", &[]).expect("valid");
-        assert_eq!((scenario.name.as_str(), scenario.seed, scenario.limit), ("s", 42, None));
+        assert_eq!((scenario.name.as_str(), scenario.seed, scenario.ends.limit), ("s", 42, None));
         assert_eq!(scenario.engine, EngineConfig::default());
         let model = ModelConfig::Constant { extend_ns: 1_000_000, decode_ns: 1_000_000 };
         assert_eq!(scenario.timing, TimingConfig { model, host: HostConfig::Constant(0.0) });
@@ -211,7 +217,7 @@ mod tests {
         let overrides = overrides.map(String::from);
         let text = format!("{MINIMAL}limit = 5\n");
         let scenario = Scenario::from_str(&text, "s.toml", &overrides).expect("valid");
-        assert_eq!((scenario.engine.page_size, scenario.limit), (16, Some(7)));
+        assert_eq!((scenario.engine.page_size, scenario.ends.limit), (16, Some(7)));
         assert!(scenario.engine.effective_policy().is_cache_aware());
         let model = ModelConfig::Constant { extend_ns: 2_500_000, decode_ns: 1_000_000 };
         assert_eq!(scenario.timing.model, model);

@@ -8,6 +8,9 @@ use servesim_engine::events::EventKind;
 use servesim_engine::record::PassRecord;
 use servesim_engine::request::Finish;
 
+use crate::metrics::serving::Serving;
+use crate::metrics::slo::Goodput;
+use crate::metrics::{Metrics, MetricsConfig};
 use crate::player::Played;
 
 /// How requests ended.
@@ -78,8 +81,14 @@ pub struct KvEventCounts {
 }
 
 /// What a run comes to.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
+    /// Latencies and throughputs, under the names of SGLang's serving benchmark.
+    #[serde(flatten)]
+    pub serving: Serving,
+    /// Requests within the service level objective, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slo: Option<Goodput>,
     /// How requests ended.
     pub requests: RequestCounts,
     /// Iterations.
@@ -92,6 +101,8 @@ pub struct Summary {
     pub retracted: u64,
     /// Tokens evicted from the cache.
     pub evicted_tokens: u64,
+    /// The most tokens of the pool that running requests held at once.
+    pub peak_used_tokens: u64,
     /// Simulated time in milliseconds.
     pub duration_ms: f64,
 }
@@ -156,10 +167,27 @@ pub struct Tally {
     removed: Sizes,
     retracted: u64,
     evicted_tokens: u64,
+    peak_used_tokens: u64,
     now_ns: u64,
+    metrics: Metrics,
 }
 
 impl Tally {
+    /// A tally that also measures what `config` says.
+    pub fn new(config: MetricsConfig) -> Tally {
+        Tally { metrics: Metrics::new(config), ..Tally::default() }
+    }
+
+    /// What was measured as a client sees it.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The same, to take samples from it.
+    pub fn metrics_mut(&mut self) -> &mut Metrics {
+        &mut self.metrics
+    }
+
     /// Requests that have ended in whatever way.
     pub fn ended(&self) -> u64 {
         let RequestCounts { completed, rejected, dropped, aborted, .. } = self.requests;
@@ -184,7 +212,12 @@ impl Tally {
         self.add_pass(record);
         self.add_events(record);
         self.evicted_tokens = played.worker.tree().evicted_tokens();
+        let gauges = &record.after_schedule;
+        let idle_tokens = gauges.free_tokens + gauges.evictable_tokens;
+        let used_tokens = played.worker.pool().total_tokens().saturating_sub(idle_tokens);
+        self.peak_used_tokens = self.peak_used_tokens.max(used_tokens);
         self.now_ns = played.now_ns;
+        self.metrics.add(played);
     }
 
     fn add_pass(&mut self, record: &PassRecord) {
@@ -217,6 +250,8 @@ impl Tally {
     pub fn summary(&self) -> Summary {
         let completed = self.requests.completed;
         Summary {
+            serving: self.metrics.serving(),
+            slo: self.metrics.goodput(),
             requests: self.requests.clone(),
             passes: self.passes.clone(),
             tokens: self.tokens.clone(),
@@ -227,6 +262,7 @@ impl Tally {
             },
             retracted: self.retracted,
             evicted_tokens: self.evicted_tokens,
+            peak_used_tokens: self.peak_used_tokens,
             duration_ms: self.now_ns as f64 / 1e6,
         }
     }

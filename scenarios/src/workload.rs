@@ -5,11 +5,13 @@
 //! where the file's order allows.
 //!
 //! - [`lanes`], [`open`]: the closed and the open loop that all workloads share.
+//! - [`deadline`]: an end to submissions.
 //! - [`turn`], [`ids`]: a request's content, and token ids that nothing else has.
 //! - [`sessions`], [`mooncake`], [`azure`]: traces of one request after another.
 //! - [`weka`], [`weka_open`], [`weka_content`]: plays with sub-agents, in both loops, and their content.
 
 pub mod azure;
+pub mod deadline;
 pub mod ids;
 pub mod lanes;
 pub mod mooncake;
@@ -37,6 +39,8 @@ pub struct Job {
     pub session: u64,
     /// Turn in its session, from 0.
     pub turn: u32,
+    /// Whether no later turn of its session will come. A workload that reads as it goes may not know, and then says no.
+    pub ends_session: bool,
 }
 
 /// A source of jobs.

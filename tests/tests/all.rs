@@ -3,6 +3,7 @@
 mod differential;
 mod golden;
 mod limits;
+mod metrics;
 mod profile;
 mod strides;
 mod timing;

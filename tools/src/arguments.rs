@@ -45,9 +45,15 @@ pub struct RunOptions {
     /// Print the summary as one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Write summary.json, config.toml and host.json to this folder
+    /// Write the summary, requests, time series, sessions, turns, settings and host costs to this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Form of the file of requests below --out: jsonl, parquet or none
+    #[arg(long, value_name = "FORMAT")]
+    pub requests: Option<String>,
+    /// Form of the time series below --out: csv, parquet or none
+    #[arg(long, value_name = "FORMAT")]
+    pub timeseries: Option<String>,
     /// Print the resolved settings with where each comes from, and stop
     #[arg(long)]
     pub print_config: bool,
@@ -88,6 +94,8 @@ impl RunOptions {
         };
         overrides.extend(sink.map(|sink| format!("output.kv_events={}", quoted(sink))));
         overrides.extend(self.kv_events_config.iter().map(|json| format!("output.kv_events_config={}", quoted(json))));
+        overrides.extend(self.requests.iter().map(|form| format!("output.requests={}", quoted(form))));
+        overrides.extend(self.timeseries.iter().map(|form| format!("output.timeseries={}", quoted(form))));
         overrides.extend(self.emit_token_ids.then(|| "output.emit_token_ids=true".to_owned()));
         overrides
     }

@@ -22,7 +22,7 @@ use servesim_scenarios::kv_events::from_engine::BatchMaker;
 use servesim_scenarios::kv_events::json_lines::write_line;
 use servesim_scenarios::player::Played;
 use servesim_scenarios::scenario::Scenario;
-use servesim_scenarios::scenario::output::KvEventsSink;
+use servesim_scenarios::scenario::kv_events::KvEventsSink;
 
 use self::publisher::Publisher;
 use crate::{Failure, note, report};
@@ -88,33 +88,33 @@ impl FileSink {
 impl KvEventsOutput {
     /// Opens what the scenario asks for; nothing while events are only counted.
     pub fn open(scenario: &Scenario, out: Option<&Path>, patience: Patience) -> Result<Option<Self>, Failure> {
-        let output = &scenario.output;
-        let sink = match output.kv_events {
+        let output = &scenario.output.kv_events;
+        let sink = match output.sink {
             KvEventsSink::Count => return Ok(None),
-            KvEventsSink::JsonLines => Sink::JsonLines(file_sink(output.kv_events, out)?),
-            KvEventsSink::Msgpack => Sink::Msgpack(file_sink(output.kv_events, out)?, Vec::new()),
-            KvEventsSink::Zmq if !output.kv_events_config.publishes() => {
+            KvEventsSink::JsonLines => Sink::JsonLines(file_sink(output.sink, out)?),
+            KvEventsSink::Msgpack => Sink::Msgpack(file_sink(output.sink, out)?, Vec::new()),
+            KvEventsSink::Zmq if !output.config.publishes() => {
                 note("kv events: the publisher of the configuration is null, so nothing is published");
                 return Ok(None);
             }
             KvEventsSink::Zmq => {
-                let publisher = Publisher::start(&output.kv_events_config, patience.replay)
-                    .map_err(|error| Failure::Run(error.into()))?;
+                let publisher =
+                    Publisher::start(&output.config, patience.replay).map_err(|error| Failure::Run(error.into()))?;
                 if !publisher.wait_for_subscriber(patience.subscriber) {
                     note(&format!("kv events: no subscriber within {} s", patience.subscriber.as_secs_f64()));
                 }
                 Sink::Zmq(publisher)
             }
         };
-        let maker = BatchMaker::new(scenario.engine.page_size, output.kv_events_reason);
+        let maker = BatchMaker::new(scenario.engine.page_size, output.reason);
         Ok(Some(KvEventsOutput { maker, sink, failed: None }))
     }
 
     /// How much of an event the worker has to make.
     pub fn detail(scenario: &Scenario) -> EventDetail {
-        let output = &scenario.output;
-        let published = output.kv_events != KvEventsSink::Zmq || output.kv_events_config.publishes();
-        match output.kv_events {
+        let output = &scenario.output.kv_events;
+        let published = output.sink != KvEventsSink::Zmq || output.config.publishes();
+        match output.sink {
             KvEventsSink::Count => EventDetail::Counts,
             _ if !published => EventDetail::Counts,
             _ if output.emit_token_ids => EventDetail::HashesAndTokens,

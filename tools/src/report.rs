@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use servesim_scenarios::metrics::serving::Latencies;
 use servesim_scenarios::summary::{EventCounts, Summary};
 
 /// The summary as lines of text.
@@ -49,7 +50,45 @@ pub fn render(name: &str, summary: &Summary) -> String {
     events(&mut text, "stored", &summary.kv_events.stored);
     events(&mut text, "removed", &summary.kv_events.removed);
     row(&mut text, "published", &[("batches", count(summary.kv_events.publishes))]);
+    throughput(&mut text, summary);
+    latencies(&mut text, &summary.serving.latencies);
     text
+}
+
+fn throughput(text: &mut String, summary: &Summary) {
+    let totals = &summary.serving.totals;
+    let cells = [
+        ("requests", format!("{:.2}", totals.request_throughput)),
+        ("input tokens", format!("{:.1}", totals.input_throughput)),
+        ("output tokens", format!("{:.1}", totals.output_throughput)),
+        ("concurrency", format!("{:.2}", totals.concurrency)),
+    ];
+    row(text, "per second", &cells);
+    if let Some(slo) = &summary.slo {
+        let cells = [
+            ("requests", count(slo.requests)),
+            ("share", format!("{:.2} %", slo.share_pct)),
+            ("goodput a second", format!("{:.2}", slo.request_goodput)),
+        ];
+        row(text, "within slo", &cells);
+    }
+}
+
+/// A table with a line for each latency.
+fn latencies(text: &mut String, latencies: &Latencies) {
+    let heads = ["mean", "median", "std", "p90", "p95", "p99"];
+    let _ = writeln!(text, "  {:<10} {}", "ms", heads.map(|head| format!("{head:>12}")).concat());
+    for (name, stats) in latencies.by_name() {
+        let name = match name {
+            "e2e_latency" => "E2E",
+            "ttft" => "TTFT",
+            "tpot" => "TPOT",
+            "itl" => "ITL",
+            _ => "queue time",
+        };
+        let values = [stats.mean_ms, stats.median_ms, stats.std_ms, stats.p90_ms, stats.p95_ms, stats.p99_ms];
+        let _ = writeln!(text, "  {name:<10} {}", values.map(|value_ms| format!("{value_ms:>12.3}")).concat());
+    }
 }
 
 fn events(text: &mut String, name: &str, counts: &EventCounts) {

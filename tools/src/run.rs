@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::Serialize;
 use servesim_scenarios::audit::Audit;
+use servesim_scenarios::output::RunFiles;
 use servesim_scenarios::player::{Pace, PlayError, Player};
 use servesim_scenarios::scenario::{Scenario, WorkloadConfig};
 use servesim_scenarios::summary::{Summary, Tally};
@@ -36,6 +37,9 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
         // Before the run, so that a wrong folder does not cost one.
         make_folder(folder)?;
     }
+    if let Some(warning) = scenario.warning() {
+        note(&format!("warning: {warning}"));
+    }
     let stopwatch = Stopwatch::start();
     let (summary, skipped_rows, kv_events) = play(&scenario, options, out.as_deref())?;
     let cost = HostCost { kv_events, ..stopwatch.cost(summary.requests.submitted, summary.passes.total) };
@@ -61,11 +65,15 @@ fn play(
     options: &RunOptions,
     out: Option<&Path>,
 ) -> Result<(Summary, u64, Option<Delivery>), Failure> {
+    let files = out.map(|folder| RunFiles::create(folder, &scenario.output)).transpose();
+    let mut files = files.map_err(|error| Failure::BadInput(error.into()))?;
+    let metrics = scenario.metrics_config(files.is_some());
     let workload = scenario.build_workload().map_err(|error| Failure::BadInput(error.into()))?;
     let timing = scenario.build_timing().map_err(|error| Failure::BadInput(error.into()))?;
     let mut player = Player::new(scenario.engine.clone(), timing, workload, Pace::Model)
         .map_err(|error| Failure::BadInput(anyhow::Error::from(error).context(scenario.name.clone())))?
         .on_error(scenario.on_error)
+        .watch_intervals(metrics.interval_ns)
         .event_detail(KvEventsOutput::detail(scenario));
     if options.realtime.is_some() {
         player = player.longest_stride(LONGEST_STRIDE);
@@ -77,7 +85,7 @@ fn play(
     let mut kv_events = KvEventsOutput::open(scenario, out, patience)?;
     let realtime = options.realtime.map(Realtime::start);
     let mut progress = Progress::new(player.jobs_total());
-    let mut tally = Tally::default();
+    let mut tally = Tally::new(metrics);
     let mut audit = options.check.then(Audit::default);
     let outcome = loop {
         let played = player.iterate(&mut |played| {
@@ -93,6 +101,10 @@ fn play(
                 audit.note(played);
             }
         });
+        if let Some(files) = &mut files {
+            let written = files.add(tally.metrics_mut());
+            written.inspect_err(|_| progress.finish()).map_err(|error| Failure::Run(error.into()))?;
+        }
         let broken = audit.as_ref().and_then(|audit| audit.first_violation());
         if let Some(violation) = broken {
             progress.finish();
@@ -107,19 +119,32 @@ fn play(
         }
     };
     progress.finish();
-    for skipped in player.skipped() {
-        note(&format!("request {} dropped: {}", skipped.tag, skipped.reason));
-    }
+    note_skipped(&player);
     match outcome {
         Ok(()) => {
             let summary = tally.summary();
             check_any(&scenario.workload, &summary)?;
+            if let Some(files) = files {
+                files.finish(tally.metrics_mut()).map_err(|error| Failure::Run(error.into()))?;
+            }
             let delivery = kv_events.map_or(Ok(None), KvEventsOutput::finish)?;
             Ok((summary, player.skipped_rows(), delivery))
         }
         Err(error @ (PlayError::Input(_) | PlayError::Config(_))) => Err(Failure::BadInput(error.into())),
         Err(error) => Err(Failure::Run(error.into())),
     }
+}
+
+/// Says in one line how many requests were dropped because their pass was refused, with the first few.
+fn note_skipped(player: &Player) {
+    let (count, few) = (player.skipped_requests(), player.skipped());
+    if count == 0 {
+        return;
+    }
+    let requests = if count == 1 { "request" } else { "requests" };
+    let few: Vec<String> = few.iter().map(|skipped| format!("request {}: {}", skipped.tag, skipped.reason)).collect();
+    let more = if count > few.len() as u64 { "; ..." } else { "" };
+    note(&format!("dropped {count} {requests} whose pass was refused: {}{more}", few.join("; ")));
 }
 
 /// A trace without a row to play is not what was meant.

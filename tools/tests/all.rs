@@ -8,6 +8,7 @@ mod kv_events;
 mod kv_events_zmq;
 mod memory;
 mod program;
+mod result_files;
 mod timing;
 mod trace_info;
 mod verify;

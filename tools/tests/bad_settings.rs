@@ -36,7 +36,15 @@ fn wrong_keys_and_values_are_refused_with_their_line() {
         ("workload", "lanes = 0", "workload.lanes", "from 1 to 65536"),
         ("workload", "input_tokens = [9, 3]", "workload.input_tokens", "[low, high]"),
         ("workload", "limit = 0", "workload.limit", "from 1"),
+        ("workload", "duration_s = 0", "workload.duration_s", "above 0"),
+        ("workload", "duration_s = \"long\"", "workload.duration_s", "seconds"),
+        ("slo", "ttft_ms = -1", "slo.ttft_ms", "0 to 10^9 ms"),
+        ("slo", "tpot_ms = \"low\"", "slo.tpot_ms", "0 to 10^9 ms"),
+        ("slo", "itl_ms = 1", "slo.itl_ms", "slo.ttft_ms"),
         ("output", "dir = 3", "output.dir", "a string"),
+        ("output", "requests = \"csv\"", "output.requests", "\"jsonl\", \"parquet\", \"none\""),
+        ("output", "timeseries = \"jsonl\"", "output.timeseries", "\"csv\""),
+        ("output", "interval_s = 0", "output.interval_s", "0.001 to 10^9 seconds"),
         ("results", "dir = \"x\"", "results.dir", "[output]"),
     ];
     for (section, line, field, expected) in cases {
@@ -155,5 +163,9 @@ fn a_run_that_fails_says_so_with_exit_code_1() {
     let count = |name: &str| requests[name].as_u64().expect("a number");
     assert_eq!((count("submitted"), count("completed") + count("rejected")), (1500, 1500));
     assert!(count("completed") > 0 && count("rejected") > 0, "{requests}");
-    assert_eq!(skipping.stderr.matches("overflows the clock").count() as u64, count("rejected"));
+    // One line for all of them, with the first few.
+    let line = format!("dropped {} requests whose pass was refused: request ", count("rejected"));
+    assert!(skipping.stderr.starts_with(&line), "{}", skipping.stderr);
+    assert_eq!(skipping.stderr.matches("overflows the clock").count(), 3, "{}", skipping.stderr);
+    assert_eq!(skipping.stderr.lines().count(), 2, "{}", skipping.stderr);
 }

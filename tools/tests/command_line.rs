@@ -24,6 +24,22 @@ fn names(value: &Value) -> Vec<&str> {
     names
 }
 
+/// The names at the top level that SGLang's serving benchmark has, and those made alike, sorted.
+fn benchmark_names() -> Vec<String> {
+    let totals = "accept_length backend cache_hit_rate_pct completed concurrency dataset_name device_cached_tokens \
+                  duration host_cached_tokens input_throughput max_concurrency max_concurrent_requests \
+                  max_output_tokens_per_s output_throughput request_rate request_throughput storage_cached_tokens \
+                  total_cached_tokens total_input_tokens total_output_tokens total_output_tokens_retokenized \
+                  total_throughput";
+    let mut names: Vec<String> = totals.split_whitespace().map(str::to_owned).collect();
+    for latency in ["e2e_latency", "ttft", "tpot", "itl", "queue_time"] {
+        let statistics = ["mean", "median", "std", "p90", "p95", "p99", "max"];
+        names.extend(statistics.map(|statistic| format!("{statistic}_{latency}_ms")));
+    }
+    names.sort();
+    names
+}
+
 /// Checks every sum of a summary that must add up whatever was played.
 fn adds_up(summary: &Value) {
     let n = |path: &str| number(summary, path);
@@ -37,6 +53,17 @@ fn adds_up(summary: &Value) {
         assert!(of("median_blocks") <= of("blocks"), "{summary}");
     }
     assert!(n("tokens.cached") <= n("tokens.input"), "{summary}");
+    assert_eq!(n("completed"), n("requests.completed"), "{summary}");
+    assert!((n("request_throughput") * n("duration") - n("completed")).abs() < 1e-6, "{summary}");
+    let both = n("input_throughput") + n("output_throughput");
+    assert!((both - n("total_throughput")).abs() < 1e-6 * both, "{summary}");
+    for latency in ["e2e_latency", "ttft", "tpot", "itl", "queue_time"] {
+        let of = |statistic: &str| n(&format!("{statistic}_{latency}_ms"));
+        let ranks = ["median", "p90", "p95", "p99", "max"].map(of);
+        // A percentile from the histogram may stand half a thousandth above the largest value.
+        assert!(ranks.windows(2).all(|pair| pair[0] <= pair[1] * 1.001), "{latency}: {summary}");
+        assert!(of("mean") <= of("max") && of("std") <= of("max"), "{latency}: {summary}");
+    }
 }
 
 #[test]
@@ -56,8 +83,12 @@ fn the_embedded_scenario_runs_and_says_what_came_of_it() {
 fn the_json_summary_has_every_field_and_its_sums_add_up() {
     let run = servesim(&SHORT).succeeds();
     let summary = run.json();
-    let fields = ["duration_ms", "evicted_tokens", "kv_events", "passes", "requests", "retracted", "tokens"];
-    assert_eq!(names(&summary), fields);
+    let own =
+        ["duration_ms", "evicted_tokens", "kv_events", "passes", "peak_used_tokens", "requests", "retracted", "tokens"];
+    let all = names(&summary);
+    let others: Vec<&str> = all.iter().copied().filter(|name| !own.contains(name)).collect();
+    assert_eq!(others, benchmark_names());
+    assert_eq!(all.len(), own.len() + others.len());
     assert_eq!(names(&summary["requests"]), ["aborted", "completed", "dropped", "rejected", "submitted"]);
     assert_eq!(names(&summary["passes"]), ["decode", "extend", "idle", "total"]);
     assert_eq!(names(&summary["tokens"]), ["cached", "computed", "input", "output"]);
@@ -107,7 +138,11 @@ fn result_files_are_whole_and_equal_from_run_to_run() {
         .map(|entry| entry.expect("readable").file_name().into_string().expect("UTF-8"))
         .collect();
     written.sort();
-    assert_eq!(written, ["config.toml", "host.json", "summary.json"]);
+    let tables = ["requests.jsonl", "sessions.csv", "timeseries.csv", "turns.csv"];
+    assert_eq!(written, [&["config.toml", "host.json"][..], &tables[..2], &["summary.json"], &tables[2..]].concat());
+    for name in tables {
+        assert_eq!(files.read(&format!("one/{name}")), files.read(&format!("two/deep/{name}")), "{name}");
+    }
 }
 
 #[test]

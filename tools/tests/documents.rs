@@ -59,8 +59,8 @@ fn every_key_is_documented_with_its_default() {
             let scenario = files.write("s.toml", format!("[workload]\nkind = \"{kind}\"\n{path}{mode}"));
             let printed = servesim(&["run", &scenario, "--print-config"]).succeeds().stdout;
             for (key, default) in defaults(&printed) {
-                let shared =
-                    ["workload.kind", "workload.limit"].contains(&key.as_str()) || !key.starts_with("workload.");
+                let shared = ["workload.kind", "workload.limit", "workload.duration_s"].contains(&key.as_str())
+                    || !key.starts_with("workload.");
                 let place = if shared { &text } else { own };
                 let row = place.lines().find(|line| line.starts_with(&format!("| `{key}` |")));
                 let row = row.unwrap_or_else(|| panic!("{key} of kind {kind} is not documented"));

@@ -52,6 +52,7 @@ pub(crate) fn stride(engine: &mut Engine) {
     }
     let started_ns = stride.clock.now_ns;
     while stride.plan.stride_passes < stride.plan.stride.passes && stride.next_is_quiet() {
+        let before_ns = stride.clock.now_ns;
         match stride.price() {
             Ok(time) => stride.pass(time),
             Err(refusal) if stride.plan.stride_passes == 0 => {
@@ -61,6 +62,7 @@ pub(crate) fn stride(engine: &mut Engine) {
             // A refused pass ends the stride before it. It is the next one, and the model is asked for it again then.
             Err(_) => break,
         }
+        stride.record.note_clock(stride.clock.now_ns - before_ns);
         if !stride.record.finished.is_empty() {
             break;
         }
@@ -219,6 +221,7 @@ impl Stride<'_> {
         record.passes = passes;
         record.mode = BatchMode::Decode;
         record.decode_rows = rows;
+        record.decode_tokens = rows;
         record.duration_ns = self.clock.now_ns - started_ns;
         if record.finished.is_empty() {
             record.after_schedule = gauges;

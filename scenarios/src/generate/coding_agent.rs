@@ -112,6 +112,8 @@ struct Lane {
     /// Turns that the session may still have, and the next one's number.
     turns_left: u32,
     turn: u32,
+    /// What the session's next turn appends and says, drawn ahead to know whether there is room for it.
+    ahead: Option<(u32, u32)>,
     stream: Option<StreamKey>,
 }
 
@@ -130,6 +132,7 @@ impl CodingAgent {
             started: false,
             turns_left: 0,
             turn: 0,
+            ahead: None,
             stream: None,
         };
         CodingAgent { lanes: (0..config.lanes).map(lane).collect(), config }
@@ -140,18 +143,30 @@ impl Lane {
     /// The tokens that the next turn appends and says. A session that is out of turns or of room ends, and the turn is the
     /// first of the next one.
     fn draw(&mut self, config: &CodingAgentConfig, contents: &mut Contents) -> (u32, u32) {
-        if self.turns_left > 0 {
-            let append = config.tool_result_tokens(&mut self.sampler);
-            let output = config.output_tokens(&mut self.sampler);
-            let used = self.stream.map_or(0, |stream| contents.len(stream));
-            if u64::from(used) + u64::from(append) + u64::from(output) <= u64::from(config.session_max_tokens) {
-                return (append, output);
-            }
+        if let Some(ahead) = self.ahead.take()
+            && self.has_room(config, ahead, contents)
+        {
+            return ahead;
         }
         self.end_session(contents);
         self.turns_left = self.sampler.uniform(config.turns);
         let task = self.sampler.uniform(config.task_tokens);
         (task, config.output_tokens(&mut self.sampler))
+    }
+
+    /// Draws the session's next turn, if it may have one, and says whether it will have it.
+    fn look_ahead(&mut self, config: &CodingAgentConfig, contents: &Contents) -> bool {
+        self.ahead = None;
+        if self.turns_left > 0 && self.requests_left > 0 {
+            let append = config.tool_result_tokens(&mut self.sampler);
+            self.ahead = Some((append, config.output_tokens(&mut self.sampler)));
+        }
+        self.ahead.is_some_and(|ahead| self.has_room(config, ahead, contents))
+    }
+
+    fn has_room(&self, config: &CodingAgentConfig, (append, output): (u32, u32), contents: &Contents) -> bool {
+        let used = self.stream.map_or(0, |stream| contents.len(stream));
+        u64::from(used) + u64::from(append) + u64::from(output) <= u64::from(config.session_max_tokens)
     }
 
     fn end_session(&mut self, contents: &mut Contents) {
@@ -196,7 +211,9 @@ impl LaneSource for CodingAgent {
         state.turn += 1;
         state.turns_left = state.turns_left.saturating_sub(1);
         state.requests_left -= 1;
-        Ok(Some((state.delay_ns(config), turn)))
+        let delay_ns = state.delay_ns(config);
+        let goes_on = state.look_ahead(config, contents);
+        Ok(Some((delay_ns, turn.ending_session(!goes_on))))
     }
 
     fn close(&mut self, contents: &mut Contents) {

@@ -38,6 +38,7 @@ impl Numbered for RandomLengths {
             output: Run { first: first + input, count: output },
             session: index,
             turn: 0,
+            ends_session: true,
         }
     }
 }
@@ -47,7 +48,7 @@ mod tests {
     use servesim_engine::content::Contents;
 
     use super::*;
-    use crate::generate::arrivals::{Arrivals, Spacing};
+    use crate::generate::arrivals::{Arrivals, AtRate, Gaps, Spacing};
     use crate::workload::Workload;
     use crate::workload::open::OpenLoop;
 
@@ -56,7 +57,7 @@ mod tests {
 
     fn times(spacing: Spacing, limit: Option<u64>) -> Vec<u64> {
         let mut contents = Contents::default();
-        let mut open = OpenLoop::new(Arrivals::at_rate(CONFIG, 4.0, spacing, 5), limit);
+        let mut open = OpenLoop::new(AtRate::new(Arrivals::new(CONFIG), Gaps::new(4.0, spacing, 5)), limit);
         let mut jobs = Vec::new();
         while let Some(due_ns) = open.next_due_ns(&mut contents).expect("bounded") {
             open.take_due(due_ns, &mut contents, &mut jobs).expect("bounded");

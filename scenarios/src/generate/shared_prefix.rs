@@ -38,6 +38,7 @@ impl Numbered for SharedPrefix {
             output: Run { first: first + self.suffix_tokens, count: self.output_tokens },
             session: group.into(),
             turn: (index / u64::from(self.groups)) as u32,
+            ends_session: index + u64::from(self.groups) >= self.requests(),
         }
     }
 }
@@ -56,7 +57,7 @@ mod tests {
         let config =
             SharedPrefix { groups: 2, requests_per_group: 3, prefix_tokens: 100, suffix_tokens: 10, output_tokens: 5 };
         let mut contents = Contents::default();
-        let mut lanes = Lanes::new(InTurn(Arrivals::in_lanes(config)), 6, None);
+        let mut lanes = Lanes::new(InTurn(Arrivals::new(config)), 6, None);
         let mut jobs = Vec::new();
         lanes.take_due(0, &mut contents, &mut jobs).expect("bounded");
         assert_eq!((jobs.len(), lanes.jobs_total()), (6, Some(6)));

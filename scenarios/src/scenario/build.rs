@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use super::Scenario;
-use super::workload::{Load, Pace, TraceSource, WorkloadConfig};
-use crate::generate::arrivals::{Arrivals, Numbered};
+use super::workload::{Load, Pace, Rate, TraceSource, WorkloadConfig};
+use crate::generate::arrivals::{Arrivals, AtRate, Gaps, Numbered};
 use crate::generate::coding_agent::CodingAgent;
 use crate::trace::field::Fault;
+use crate::trace::mooncake::Times;
 use crate::trace::sessions::SessionTable;
 use crate::trace::weka::WekaReader;
 use crate::workload::azure::AzureTurns;
+use crate::workload::deadline::Deadline;
 use crate::workload::lanes::{InTurn, LaneSource, Lanes};
 use crate::workload::mooncake::MooncakeTurns;
 use crate::workload::open::{OpenLoop, OpenSource, Speedup};
@@ -33,7 +35,15 @@ impl Scenario {
     /// # Errors
     /// A trace that cannot be found or read, or a row of a session trace that cannot be used.
     pub fn build_workload(&self) -> Result<Box<dyn Workload>, InputError> {
-        let limit = self.limit;
+        let workload = self.endless_workload()?;
+        Ok(match self.ends.last_ns {
+            Some(last_ns) => Box::new(Deadline::new(workload, last_ns)),
+            None => workload,
+        })
+    }
+
+    fn endless_workload(&self) -> Result<Box<dyn Workload>, InputError> {
+        let limit = self.ends.limit;
         match &self.workload {
             WorkloadConfig::Sessions { source, lanes, loops } => self.sessions(source, *lanes, *loops),
             WorkloadConfig::Weka { source, lanes, pace, output_content, shared_prefix_tokens } => {
@@ -42,7 +52,8 @@ impl Scenario {
             WorkloadConfig::Mooncake { source, pace, block_size } => {
                 let (loops, speedup) = rounds(*pace);
                 let path = self.trace_path(source)?;
-                let turns = MooncakeTurns::open(path, *block_size, source.lenient, loops, speedup)?;
+                let times = if matches!(pace, Pace::Open { .. }) { Times::Needed } else { Times::Optional };
+                let turns = MooncakeTurns::open(path, *block_size, source.lenient, times, loops, speedup)?;
                 Ok(paced(turns, *pace, limit))
             }
             WorkloadConfig::Azure { source, pace } => {
@@ -63,7 +74,7 @@ impl Scenario {
         let table = SessionTable::read(&path, source.lenient)?;
         let lanes = SessionLanes::new(table, &path.display().to_string(), lanes, loops);
         let count = lanes.lanes();
-        Ok(Box::new(Lanes::new(InTurn(lanes), count, self.limit)))
+        Ok(Box::new(Lanes::new(InTurn(lanes), count, self.ends.limit)))
     }
 
     fn weka(
@@ -78,8 +89,8 @@ impl Scenario {
         let (loops, speedup) = rounds(pace);
         let content = WekaContent::new(reader, loops, output_content, shared_prefix_tokens);
         Ok(match pace {
-            Pace::Closed { .. } => Box::new(Lanes::new(WekaLanes::new(content, lanes), lanes, self.limit)),
-            Pace::Open { .. } => Box::new(OpenLoop::new(WekaTimes::new(content, lanes, speedup), self.limit)),
+            Pace::Closed { .. } => Box::new(Lanes::new(WekaLanes::new(content, lanes), lanes, self.ends.limit)),
+            _ => Box::new(OpenLoop::new(WekaTimes::new(content, lanes, speedup), self.ends.limit)),
         })
     }
 
@@ -105,6 +116,7 @@ fn rounds(pace: Pace) -> (u32, Speedup) {
     match pace {
         Pace::Closed { loops, .. } => (loops, Speedup::new(1.0)),
         Pace::Open { speedup } => (1, Speedup::new(speedup)),
+        Pace::Rate(_) => (1, Speedup::new(1.0)),
     }
 }
 
@@ -112,16 +124,19 @@ fn paced<S: LaneSource + OpenSource + 'static>(source: S, pace: Pace, limit: Opt
     match pace {
         Pace::Closed { lanes, .. } => Box::new(Lanes::new(InTurn(source), lanes, limit)),
         Pace::Open { .. } => Box::new(OpenLoop::new(source, limit)),
+        Pace::Rate(rate) => Box::new(OpenLoop::new(AtRate::new(source, gaps(rate)), limit)),
     }
 }
 
 fn loaded<G: Numbered + 'static>(generator: G, load: Load, limit: Option<u64>) -> Box<dyn Workload> {
     match load {
-        Load::Lanes(lanes) => Box::new(Lanes::new(InTurn(Arrivals::in_lanes(generator)), lanes, limit)),
-        Load::Rate { rate_per_s, spacing, seed } => {
-            Box::new(OpenLoop::new(Arrivals::at_rate(generator, rate_per_s, spacing, seed), limit))
-        }
+        Load::Lanes(lanes) => Box::new(Lanes::new(InTurn(Arrivals::new(generator)), lanes, limit)),
+        Load::Rate(rate) => Box::new(OpenLoop::new(AtRate::new(Arrivals::new(generator), gaps(rate)), limit)),
     }
+}
+
+fn gaps(rate: Rate) -> Gaps {
+    Gaps::new(rate.rate_per_s, rate.spacing, rate.seed)
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use super::engine::engine_keys;
 use super::timing::{SECTIONS, timing_keys};
 
-/// The kinds of workloads with the keys of each, without `workload.`; `kind` and `limit` belong to all.
+/// The kinds of workloads with the keys of each, without `workload.`; `kind`, `limit` and `duration_s` belong to all.
 pub const KINDS: [(&str, &[&str]); 7] = [
     ("sessions", &["path", "lenient", "lanes", "loops"]),
     ("weka", &["path", "lenient", "mode", "lanes", "loops", "speedup", "output_content", "shared_prefix_tokens"]),
-    ("mooncake", &["path", "lenient", "mode", "lanes", "loops", "speedup", "block_size"]),
-    ("azure", &["path", "lenient", "mode", "lanes", "loops", "speedup"]),
+    ("mooncake", &["path", "lenient", "mode", "lanes", "loops", "speedup", "rate_per_s", "arrivals", "block_size"]),
+    ("azure", &["path", "lenient", "mode", "lanes", "loops", "speedup", "rate_per_s", "arrivals"]),
     (
         "coding-agent",
         &[
@@ -46,12 +46,17 @@ pub const KINDS: [(&str, &[&str]); 7] = [
     ("random", &["seed", "mode", "lanes", "rate_per_s", "arrivals", "requests", "input_tokens", "output_tokens"]),
 ];
 
-const ALL_KINDS: [&str; 2] = ["kind", "limit"];
-const OTHER_KEYS: [&str; 8] = [
+const ALL_KINDS: [&str; 3] = ["kind", "limit", "duration_s"];
+const OTHER_KEYS: [&str; 13] = [
     "name",
     "description",
     "seed",
+    "slo.ttft_ms",
+    "slo.tpot_ms",
     "output.dir",
+    "output.requests",
+    "output.timeseries",
+    "output.interval_s",
     "output.kv_events",
     "output.kv_events_config",
     "output.emit_token_ids",
@@ -60,7 +65,7 @@ const OTHER_KEYS: [&str; 8] = [
 
 /// The tables that a scenario can have.
 fn sections() -> impl Iterator<Item = &'static str> {
-    ["engine", "engine.radix_eviction_policy_config"].into_iter().chain(SECTIONS).chain(["workload", "output"])
+    ["engine", "engine.radix_eviction_policy_config"].into_iter().chain(SECTIONS).chain(["workload", "slo", "output"])
 }
 
 /// Whether a key names a table that a scenario can have.
@@ -137,7 +142,7 @@ mod tests {
         let text = suggestion("workload.block_size_of_the_trace", &known);
         assert_eq!(
             text,
-            "one of workload.kind, workload.limit, workload.path, workload.lenient, workload.lanes, workload.loops"
+            "one of workload.kind, workload.limit, workload.duration_s, workload.path, workload.lenient, workload.lanes, workload.loops"
         );
         assert!(suggestion("colour", &known).starts_with("one of name, description, seed, [engine]"));
         assert!(suggestion("workload.lane", &known).contains("`workload.lanes`"));

@@ -1,149 +1,111 @@
-//! The `[output]` section: where results go, and what is done with KV events.
+//! The `[slo]` and `[output]` sections, and what a scenario says about how it is measured.
 
 use std::path::PathBuf;
 
-use super::settings::{Settings, wrong};
-use crate::kv_events::config::KvEventsConfig;
+use super::Scenario;
+use super::kv_events::{self, KvEventsOutput};
+use super::settings::Settings;
+use super::workload::{Load, Pace, Rate, WorkloadConfig};
+use crate::metrics::MetricsConfig;
+use crate::metrics::serving::{Labels, RequestRate};
+use crate::metrics::slo::Slo;
+use crate::output::{RequestFormat, TimeseriesFormat};
 use crate::workload::InputError;
 
-/// What is done with KV events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KvEventsSink {
-    /// They are counted; neither hashes nor token ids are made.
-    #[default]
-    Count,
-    /// A line a batch in `kv_events.jsonl`.
-    JsonLines,
-    /// A frame a batch in `kv_events.msgpack`.
-    Msgpack,
-    /// Published over ZeroMQ.
-    Zmq,
-}
-
-impl KvEventsSink {
-    /// The words of scenario files, in the order of the variants.
-    pub const NAMES: [&str; 4] = ["count", "jsonl", "msgpack", "zmq"];
-    const ALL: [KvEventsSink; 4] =
-        [KvEventsSink::Count, KvEventsSink::JsonLines, KvEventsSink::Msgpack, KvEventsSink::Zmq];
-
-    /// The file below the output folder, if this is one.
-    pub fn file_name(self) -> Option<&'static str> {
-        match self {
-            KvEventsSink::JsonLines => Some("kv_events.jsonl"),
-            KvEventsSink::Msgpack => Some("kv_events.msgpack"),
-            KvEventsSink::Count | KvEventsSink::Zmq => None,
-        }
-    }
-}
-
-/// Where results go.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Where results go, and which.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputConfig {
     /// The folder for result files; absent writes none.
     pub dir: Option<PathBuf>,
+    /// The file of requests.
+    pub requests: RequestFormat,
+    /// The file of intervals.
+    pub timeseries: TimeseriesFormat,
+    /// The length of an interval, in simulated nanoseconds.
+    pub interval_ns: u64,
     /// What is done with KV events.
-    pub kv_events: KvEventsSink,
-    /// Where `zmq` publishes; SGLang's defaults unless it is set.
-    pub kv_events_config: KvEventsConfig,
-    /// Whether stored events carry their token ids.
-    pub emit_token_ids: bool,
-    /// Whether removals say why, in `kv_events.jsonl`.
-    pub kv_events_reason: bool,
+    pub kv_events: KvEventsOutput,
 }
 
-/// Takes the section out of `settings`.
+/// Takes the `[output]` section out of `settings`.
 ///
 /// # Errors
-/// A value of the wrong type, or one that means nothing beside another one.
+/// A value that its key cannot have.
 pub fn read(settings: &mut Settings) -> Result<OutputConfig, InputError> {
     let dir = settings.text("output.dir", None)?.map(PathBuf::from);
-    let (sink, _) = settings.choice("output.kv_events", KvEventsSink::NAMES[0], &KvEventsSink::NAMES)?;
-    let kv_events = KvEventsSink::ALL[sink];
-    let config = settings.given("output.kv_events_config");
-    let text = settings.text("output.kv_events_config", None)?;
-    let kv_events_config = match (&text, &config) {
-        (Some(text), Some(entry)) => {
-            if kv_events != KvEventsSink::Zmq {
-                return Err(wrong(entry, "output.kv_events_config", "output.kv_events = \"zmq\" beside it"));
-            }
-            KvEventsConfig::parse(text).map_err(|fault| InputError {
-                field: format!("output.{}", fault.field),
-                found: fault.found,
-                ..wrong(entry, "", fault.expected)
-            })?
-        }
-        // Who asks for `zmq` and says no more wants it published where SGLang would.
-        _ => KvEventsConfig { publisher: Some("zmq".into()), ..KvEventsConfig::default() },
+    let (requests, _) = settings.choice("output.requests", "jsonl", &RequestFormat::NAMES)?;
+    let (timeseries, _) = settings.choice("output.timeseries", "csv", &TimeseriesFormat::NAMES)?;
+    let fits = |value| (0.001..=1e9).contains(&value);
+    let interval_s = settings.number("output.interval_s", 1.0, fits, "a number from 0.001 to 10^9 seconds")?;
+    Ok(OutputConfig {
+        dir,
+        requests: RequestFormat::ALL[requests],
+        timeseries: TimeseriesFormat::ALL[timeseries],
+        interval_ns: (interval_s * 1e9).round() as u64,
+        kv_events: kv_events::read(settings)?,
+    })
+}
+
+/// Takes the `[slo]` section out of `settings`.
+///
+/// # Errors
+/// A value that its key cannot have.
+pub fn read_slo(settings: &mut Settings) -> Result<Slo, InputError> {
+    let mut bound = |key| {
+        let bound_ms = settings.optional_number(key, |value| (0.0..=1e9).contains(&value), "0 to 10^9 ms")?;
+        Ok(bound_ms.map(|bound_ms| (bound_ms * 1e6).round() as u64))
     };
-    let emit_token_ids = flag_beside(
-        settings,
-        "output.emit_token_ids",
-        kv_events != KvEventsSink::Count,
-        || "output.kv_events = \"jsonl\", \"msgpack\" or \"zmq\" beside it",
-    )?;
-    let kv_events_reason = flag_beside(
-        settings,
-        "output.kv_events_reason",
-        kv_events == KvEventsSink::JsonLines,
-        || "output.kv_events = \"jsonl\" beside it",
-    )?;
-    Ok(OutputConfig { dir, kv_events, kv_events_config, emit_token_ids, kv_events_reason })
+    Ok(Slo { ttft_ns: bound("slo.ttft_ms")?, tpot_ns: bound("slo.tpot_ms")? })
 }
 
-/// A flag that may be set only where it means something.
-fn flag_beside(
-    settings: &mut Settings,
-    key: &str,
-    allowed: bool,
-    expected: impl Fn() -> &'static str,
-) -> Result<bool, InputError> {
-    let given = settings.given(key);
-    let flag = settings.flag(key, false)?;
-    match given {
-        Some(entry) if flag && !allowed => Err(wrong(&entry, key, expected())),
-        _ => Ok(flag),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scenario::Scenario;
-
-    fn output(lines: &str) -> Result<OutputConfig, InputError> {
-        let text = format!("[workload]\nkind = \"random\"\n[output]\n{lines}\n");
-        Scenario::from_str(&text, "s.toml", &[]).map(|scenario| scenario.output)
-    }
-
-    #[test]
-    fn events_are_counted_unless_something_else_is_asked_for() {
-        let config = output("").expect("valid");
-        assert_eq!(
-            (config.kv_events, config.emit_token_ids, config.kv_events_reason),
-            (KvEventsSink::Count, false, false)
-        );
-        let config = output("kv_events = \"jsonl\"\nemit_token_ids = true\nkv_events_reason = true").expect("valid");
-        assert_eq!(config.kv_events.file_name(), Some("kv_events.jsonl"));
-        assert!(config.emit_token_ids && config.kv_events_reason);
-        let config = output("kv_events = \"zmq\"").expect("valid");
-        assert!(config.kv_events_config.publishes());
-        let config = output("kv_events = \"zmq\"\nkv_events_config = '{\"topic\":\"kv\"}'").expect("valid");
-        assert!(!config.kv_events_config.publishes() && config.kv_events_config.topic == "kv");
-    }
-
-    #[test]
-    fn what_means_nothing_or_is_unknown_is_refused_with_its_line() {
-        for (lines, line, field) in [
-            ("kv_events = \"nats\"", 4, "output.kv_events"),
-            ("emit_token_ids = true", 4, "output.emit_token_ids"),
-            ("kv_events = \"zmq\"\nkv_events_reason = true", 5, "output.kv_events_reason"),
-            ("kv_events_config = '{}'", 4, "output.kv_events_config"),
-            ("kv_events = \"zmq\"\nkv_events_config = '{\"topics\":1}'", 5, "output.kv_events_config"),
-            ("kv_events = \"zmq\"\nkv_events_config = '{\"endpoint\":\"x\"}'", 5, "output.kv_events_config.endpoint"),
-            ("kv_events = \"zmq\"\nkv_events_config = 3", 5, "output.kv_events_config"),
-        ] {
-            let error = output(lines).expect_err(lines);
-            assert_eq!((error.line, error.field.as_str()), (line, field), "{error}");
+impl Scenario {
+    /// How a run is measured; `files` says whether its result files are written.
+    pub fn metrics_config(&self, files: bool) -> MetricsConfig {
+        let timeline = files && self.output.timeseries != TimeseriesFormat::None;
+        MetricsConfig {
+            labels: self.labels(),
+            slo: self.slo,
+            interval_ns: timeline.then_some(self.output.interval_ns),
+            tables: files,
         }
+    }
+
+    fn labels(&self) -> Labels {
+        let (request_rate, max_concurrency) = load_of(&self.workload);
+        Labels { dataset_name: self.name.clone(), request_rate, max_concurrency, ..Labels::default() }
+    }
+
+    /// What deserves a word before the run: sessions without a prefix cache.
+    pub fn warning(&self) -> Option<&'static str> {
+        let sessions = match &self.workload {
+            WorkloadConfig::Sessions { .. } | WorkloadConfig::Weka { .. } | WorkloadConfig::CodingAgent(_) => true,
+            WorkloadConfig::Mooncake { .. }
+            | WorkloadConfig::Azure { .. }
+            | WorkloadConfig::SharedPrefix { .. }
+            | WorkloadConfig::Random { .. } => false,
+        };
+        (sessions && self.engine.disable_radix_cache).then_some(
+            "the prefix cache is off (engine.disable_radix_cache) though sessions are played: every turn computes its \
+             whole history again",
+        )
+    }
+}
+
+/// The rate of an open loop, and the lanes of a closed one.
+fn load_of(workload: &WorkloadConfig) -> (RequestRate, Option<u32>) {
+    match workload {
+        WorkloadConfig::Sessions { lanes, .. } => (RequestRate::Unlimited, *lanes),
+        WorkloadConfig::Weka { pace: Pace::Open { .. }, .. } => (RequestRate::Trace, None),
+        WorkloadConfig::Weka { lanes, .. } => (RequestRate::Unlimited, Some(*lanes)),
+        WorkloadConfig::Mooncake { pace, .. } | WorkloadConfig::Azure { pace, .. } => match *pace {
+            Pace::Closed { lanes, .. } => (RequestRate::Unlimited, Some(lanes)),
+            Pace::Open { .. } => (RequestRate::Trace, None),
+            Pace::Rate(Rate { rate_per_s, .. }) => (RequestRate::PerSecond(rate_per_s), None),
+        },
+        WorkloadConfig::CodingAgent(config) => (RequestRate::Unlimited, Some(config.lanes)),
+        WorkloadConfig::SharedPrefix { load, .. } | WorkloadConfig::Random { load, .. } => match *load {
+            Load::Lanes(lanes) => (RequestRate::Unlimited, Some(lanes)),
+            Load::Rate(Rate { rate_per_s, .. }) => (RequestRate::PerSecond(rate_per_s), None),
+        },
     }
 }

@@ -160,6 +160,19 @@ impl Settings {
         self.resolved.extend(settings);
     }
 
+    /// Refuses a key for a reason, and notes that it is not set.
+    ///
+    /// # Errors
+    /// The key, if it is there.
+    pub fn refuse(&mut self, key: &str, why: &str, expected: &str) -> Result<(), InputError> {
+        match self.take(key, None) {
+            Some(entry) => {
+                Err(InputError { found: format!("a key that means nothing {why}"), ..wrong(&entry, key, expected) })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The error of a key that is needed and not there.
     pub fn missing(&self, key: &str, expected: &str) -> InputError {
         InputError {
@@ -253,12 +266,21 @@ impl Settings {
         expected: &str,
     ) -> Result<f64, InputError> {
         let Some(entry) = self.take(key, Some(Value::Float(default))) else { return Ok(default) };
-        let value = match entry.value {
-            Value::Float(value) => Some(value),
-            Value::Integer(value) => Some(value as f64),
-            _ => None,
-        };
-        value.filter(|value| value.is_finite() && fits(*value)).ok_or_else(|| wrong(&entry, key, expected))
+        as_number(&entry).filter(|value| fits(*value)).ok_or_else(|| wrong(&entry, key, expected))
+    }
+
+    /// A number that `fits` and may be absent.
+    ///
+    /// # Errors
+    /// Any other value.
+    pub fn optional_number(
+        &mut self,
+        key: &str,
+        fits: impl Fn(f64) -> bool,
+        expected: &str,
+    ) -> Result<Option<f64>, InputError> {
+        let Some(entry) = self.take(key, None) else { return Ok(None) };
+        as_number(&entry).filter(|value| fits(*value)).map(Some).ok_or_else(|| wrong(&entry, key, expected))
     }
 
     /// A range `[low, high]` of whole numbers inside `range`.
@@ -323,6 +345,16 @@ impl Settings {
     pub fn finish(self) -> Vec<Setting> {
         self.resolved
     }
+}
+
+/// A finite number, whole or not.
+fn as_number(entry: &Entry) -> Option<f64> {
+    let value = match entry.value {
+        Value::Float(value) => Some(value),
+        Value::Integer(value) => Some(value as f64),
+        _ => None,
+    };
+    value.filter(|value| value.is_finite())
 }
 
 fn as_whole(taken: Taken, key: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, InputError> {

@@ -36,6 +36,19 @@ pub enum Pace {
         /// How much faster than written.
         speedup: f64,
     },
+    /// At a rate, in the order of the trace, whatever its timestamps say.
+    Rate(Rate),
+}
+
+/// A rate at which requests enter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Requests a second.
+    pub rate_per_s: f64,
+    /// How they follow each other.
+    pub spacing: Spacing,
+    /// Seeds the gaps.
+    pub seed: u64,
 }
 
 /// When the requests of a generator enter.
@@ -44,14 +57,7 @@ pub enum Load {
     /// When the lane's previous request has ended.
     Lanes(u32),
     /// At a rate.
-    Rate {
-        /// Requests a second.
-        rate_per_s: f64,
-        /// How they follow each other.
-        spacing: Spacing,
-        /// Seeds the gaps.
-        seed: u64,
-    },
+    Rate(Rate),
 }
 
 /// What is asked of the worker.
@@ -135,23 +141,35 @@ const MOST_REQUESTS: u64 = 1 << 40;
 const MOST_TOKENS: u32 = 1 << 28;
 const MODES: [&str; 2] = ["closed", "open"];
 
-/// Takes the section of a workload of `kind` out of `settings`; also the limit of jobs.
+/// When submissions end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// The most jobs to submit; absent is no limit.
+    pub limit: Option<u64>,
+    /// When the last jobs may be due, in simulated nanoseconds; absent is no end. Those in flight then are played to theirs.
+    pub last_ns: Option<u64>,
+}
+
+/// Takes the section of a workload of `kind` out of `settings`; also when submissions end.
 ///
 /// # Errors
 /// A value that its key cannot have, or a key that is needed and not there.
-pub fn read(settings: &mut Settings, kind: &str, seed: u64) -> Result<(WorkloadConfig, Option<u64>), InputError> {
+pub fn read(settings: &mut Settings, kind: &str, seed: u64) -> Result<(WorkloadConfig, Ends), InputError> {
     settings.take("workload.kind", None);
     let limit = settings.optional_whole("workload.limit", 1..=MOST_REQUESTS)?;
+    let fits = |value| (1e-9..=1e9).contains(&value);
+    let duration_s = settings.optional_number("workload.duration_s", fits, "a number above 0, up to 10^9 seconds")?;
+    let ends = Ends { limit, last_ns: duration_s.map(|duration_s| (duration_s * 1e9).round() as u64) };
     let workload = match kind {
         "sessions" => sessions(settings),
         "weka" => weka(settings),
-        "mooncake" => mooncake(settings),
-        "azure" => azure(settings),
+        "mooncake" => mooncake(settings, seed),
+        "azure" => azure(settings, seed),
         "coding-agent" => coding_agent(settings, seed),
         "shared-prefix" => shared_prefix(settings, seed),
         _ => random(settings, seed),
     }?;
-    Ok((workload, limit))
+    Ok((workload, ends))
 }
 
 fn source(settings: &mut Settings) -> Result<TraceSource, InputError> {
@@ -183,12 +201,21 @@ fn is_open(settings: &mut Settings, default: &str, closed: &[&str], open: &[&str
     Ok(is_open)
 }
 
-fn pace(settings: &mut Settings) -> Result<Pace, InputError> {
-    if is_open(settings, "open", &["lanes", "loops"], &["speedup"])? {
-        Ok(Pace::Open { speedup: speedup(settings)? })
-    } else {
-        Ok(Pace::Closed { lanes: lanes(settings)?, loops: loops(settings)? })
+fn pace(settings: &mut Settings, seed: u64) -> Result<Pace, InputError> {
+    if !is_open(settings, "open", &["lanes", "loops"], &["speedup", "rate_per_s", "arrivals"])? {
+        return Ok(Pace::Closed { lanes: lanes(settings)?, loops: loops(settings)? });
     }
+    let rate = settings.optional_number("workload.rate_per_s", fits_rate, RATES)?;
+    Ok(match rate {
+        Some(rate_per_s) => {
+            settings.refuse("workload.speedup", "beside workload.rate_per_s", "one of the two")?;
+            Pace::Rate(Rate { rate_per_s, spacing: spacing(settings)?, seed })
+        }
+        None => {
+            settings.refuse("workload.arrivals", "without workload.rate_per_s", "both or neither")?;
+            Pace::Open { speedup: speedup(settings)? }
+        }
+    })
 }
 
 fn sessions(settings: &mut Settings) -> Result<WorkloadConfig, InputError> {
@@ -209,14 +236,14 @@ fn weka(settings: &mut Settings) -> Result<WorkloadConfig, InputError> {
     Ok(WorkloadConfig::Weka { source, lanes, pace, output_content, shared_prefix_tokens })
 }
 
-fn mooncake(settings: &mut Settings) -> Result<WorkloadConfig, InputError> {
-    let (source, pace) = (source(settings)?, pace(settings)?);
+fn mooncake(settings: &mut Settings, seed: u64) -> Result<WorkloadConfig, InputError> {
+    let (source, pace) = (source(settings)?, pace(settings, seed)?);
     let block_size = settings.small("workload.block_size", DEFAULT_BLOCK_SIZE, 1..=65_536)?;
     Ok(WorkloadConfig::Mooncake { source, pace, block_size })
 }
 
-fn azure(settings: &mut Settings) -> Result<WorkloadConfig, InputError> {
-    Ok(WorkloadConfig::Azure { source: source(settings)?, pace: pace(settings)? })
+fn azure(settings: &mut Settings, seed: u64) -> Result<WorkloadConfig, InputError> {
+    Ok(WorkloadConfig::Azure { source: source(settings)?, pace: pace(settings, seed)? })
 }
 
 fn workload_seed(settings: &mut Settings, seed: u64) -> Result<u64, InputError> {
@@ -276,11 +303,19 @@ fn load(settings: &mut Settings, seed: u64) -> Result<Load, InputError> {
     if !is_open(settings, "closed", &["lanes"], &["rate_per_s", "arrivals"])? {
         return Ok(Load::Lanes(lanes(settings)?));
     }
-    let fits = |value| (1e-6..=1e9).contains(&value);
-    let rate_per_s = settings.number("workload.rate_per_s", 1.0, fits, "a number from 0.000001 to 10^9")?;
+    let rate_per_s = settings.number("workload.rate_per_s", 1.0, fits_rate, RATES)?;
+    Ok(Load::Rate(Rate { rate_per_s, spacing: spacing(settings)?, seed }))
+}
+
+const RATES: &str = "a number from 0.000001 to 10^9";
+
+fn fits_rate(rate_per_s: f64) -> bool {
+    (1e-6..=1e9).contains(&rate_per_s)
+}
+
+fn spacing(settings: &mut Settings) -> Result<Spacing, InputError> {
     let (constant, _) = settings.choice("workload.arrivals", "poisson", &["poisson", "constant"])?;
-    let spacing = if constant == 1 { Spacing::Constant } else { Spacing::Poisson };
-    Ok(Load::Rate { rate_per_s, spacing, seed })
+    Ok(if constant == 1 { Spacing::Constant } else { Spacing::Poisson })
 }
 
 fn shared_prefix(settings: &mut Settings, seed: u64) -> Result<WorkloadConfig, InputError> {

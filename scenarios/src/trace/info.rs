@@ -9,7 +9,7 @@ use super::azure::AzureReader;
 use super::covered::Covered;
 use super::detect::{TraceFormat, detect};
 use super::hash_ids::BlockRun;
-use super::mooncake::{DEFAULT_BLOCK_SIZE, MooncakeReader};
+use super::mooncake::{DEFAULT_BLOCK_SIZE, MooncakeReader, Times};
 use super::sessions::SessionTable;
 use super::weka::{Play, Step, WekaReader};
 use crate::workload::InputError;
@@ -209,7 +209,7 @@ impl Sums {
     }
 
     fn add_mooncake(&mut self, path: &Path, block_size: u32, lenient: bool) -> Result<(), InputError> {
-        let mut reader = MooncakeReader::open(path, block_size, lenient)?;
+        let mut reader = MooncakeReader::open(path, block_size, lenient, Times::Optional)?;
         let (mut first_ns, mut unique_blocks) = (None, 0);
         let mut names = std::collections::BTreeSet::new();
         while let Some(row) = reader.next_row()? {
@@ -221,8 +221,9 @@ impl Sums {
             let new_blocks = self.add_blocks(&row.blocks);
             unique_blocks += new_blocks;
             self.info.unique_tokens += new_blocks * u64::from(block_size) - u64::from(missing);
-            let first_ns = *first_ns.get_or_insert(row.time_ns);
-            self.info.span_ns = Some(row.time_ns - first_ns);
+            if let Some(time_ns) = row.time_ns {
+                self.info.span_ns = Some(time_ns - *first_ns.get_or_insert(time_ns));
+            }
             match row.session {
                 Some(name) => self.info.sessions += u64::from(names.insert(name)),
                 None => self.info.sessions += 1,

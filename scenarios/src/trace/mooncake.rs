@@ -19,8 +19,8 @@ pub const DEFAULT_BLOCK_SIZE: u32 = 512;
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MooncakeRow {
-    /// When it was sent, in nanoseconds as written.
-    pub time_ns: u64,
+    /// When it was sent, in nanoseconds as written, if the row says so.
+    pub time_ns: Option<u64>,
     /// Wait after the lane's previous request ended, in nanoseconds; 0 unless the row has `delay` or `delay_ms`.
     pub delay_ns: u64,
     /// Length of the prompt in tokens.
@@ -53,17 +53,28 @@ struct Wire<'a> {
     priority: Scalar<'a>,
 }
 
+/// Whether rows must say when they were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// They must.
+    Needed,
+    /// They may.
+    Optional,
+}
+
 /// Parses one line with blocks of `block_size` tokens.
 ///
 /// # Errors
 /// The first field that cannot be used.
-pub fn parse_row(line: &[u8], block_size: u32) -> Result<MooncakeRow, Fault> {
+pub fn parse_row(line: &[u8], block_size: u32, times: Times) -> Result<MooncakeRow, Fault> {
     let wire: Wire = object(line)?;
     let input_tokens = wire.input_length.tokens("input_length", 1)?;
     let blocks = u64::from(input_tokens.div_ceil(block_size));
+    let untimed = times == Times::Optional && wire.timestamp.is_absent();
+    let time_ns = if untimed { None } else { Some(wire.timestamp.time_ns("timestamp", MS)?) };
     let delay_ns = if wire.delay_ms.is_absent() { 0 } else { wire.delay_ms.time_ns("delay_ms", MS)? };
     Ok(MooncakeRow {
-        time_ns: wire.timestamp.time_ns("timestamp", MS)?,
+        time_ns,
         delay_ns,
         input_tokens,
         output_tokens: wire.output_length.tokens("output_length", 1)?,
@@ -94,6 +105,7 @@ fn priority(value: &Scalar<'_>) -> Result<Option<i32>, Fault> {
 pub struct MooncakeReader {
     rows: Rows,
     block_size: u32,
+    times: Times,
     last_ns: u64,
 }
 
@@ -102,13 +114,13 @@ impl MooncakeReader {
     ///
     /// # Errors
     /// A file that cannot be opened.
-    pub fn open(path: &Path, block_size: u32, lenient: bool) -> Result<MooncakeReader, InputError> {
-        Ok(MooncakeReader::new(Rows::open(path, lenient)?, block_size))
+    pub fn open(path: &Path, block_size: u32, lenient: bool, times: Times) -> Result<MooncakeReader, InputError> {
+        Ok(MooncakeReader::new(Rows::open(path, lenient)?, block_size, times))
     }
 
     /// Reads `rows`; `block_size` is at least 1.
-    pub fn new(rows: Rows, block_size: u32) -> MooncakeReader {
-        MooncakeReader { rows, block_size: block_size.max(1), last_ns: 0 }
+    pub fn new(rows: Rows, block_size: u32, times: Times) -> MooncakeReader {
+        MooncakeReader { rows, block_size: block_size.max(1), times, last_ns: 0 }
     }
 
     /// The next row; none at the end.
@@ -116,11 +128,11 @@ impl MooncakeReader {
     /// # Errors
     /// A read that fails, and without `lenient` a row that cannot be used.
     pub fn next_row(&mut self) -> Result<Option<MooncakeRow>, InputError> {
-        let (block_size, last_ns) = (self.block_size, self.last_ns);
+        let (block_size, times, last_ns) = (self.block_size, self.times, self.last_ns);
         let row = self.rows.next_with(|line| {
-            let row = parse_row(line, block_size)?;
-            if row.time_ns < last_ns {
-                let found = format!("{} ms", row.time_ns / MS);
+            let row = parse_row(line, block_size, times)?;
+            if let Some(time_ns) = row.time_ns.filter(|&time_ns| time_ns < last_ns) {
+                let found = format!("{} ms", time_ns / MS);
                 return Err(Fault::new(
                     "timestamp",
                     found,
@@ -129,7 +141,7 @@ impl MooncakeReader {
             }
             Ok(row)
         })?;
-        self.last_ns = row.as_ref().map_or(last_ns, |row| row.time_ns);
+        self.last_ns = row.as_ref().and_then(|row| row.time_ns).unwrap_or(last_ns);
         Ok(row)
     }
 
@@ -151,19 +163,28 @@ mod tests {
 
     const GOOD: &str = r#"{"timestamp": 40, "input_length": 1000, "output_length": 3, "hash_ids": [7, 8]}"#;
 
+    #[test]
+    fn rows_that_lanes_play_need_no_time() {
+        let untimed = GOOD.replace(r#""timestamp": 40, "#, "");
+        let row = parse_row(untimed.as_bytes(), 512, Times::Optional).expect("no time is needed");
+        let timed = parse_row(GOOD.as_bytes(), 512, Times::Optional).expect("one may be there");
+        assert_eq!((row.time_ns, timed.time_ns), (None, Some(40_000_000)));
+        assert_eq!(parse_row(untimed.as_bytes(), 512, Times::Needed).expect_err("a time is needed").field, "timestamp");
+    }
+
     fn reader(text: &str, lenient: bool) -> MooncakeReader {
         let lines = Lines::from_bytes("m.jsonl", text.as_bytes().to_vec()).expect("memory");
-        MooncakeReader::new(Rows::new(lines, lenient), 512)
+        MooncakeReader::new(Rows::new(lines, lenient), 512, Times::Needed)
     }
 
     #[test]
     fn a_row_and_its_aliases() {
-        let row = parse_row(GOOD.as_bytes(), 512).expect("a good row");
-        assert_eq!((row.time_ns, row.input_tokens, row.output_tokens), (40_000_000, 1000, 3));
+        let row = parse_row(GOOD.as_bytes(), 512, Times::Needed).expect("a good row");
+        assert_eq!((row.time_ns, row.input_tokens, row.output_tokens), (Some(40_000_000), 1000, 3));
         assert_eq!(*row.blocks, [BlockRun { first: 7, count: 2 }]);
         let other =
             r#"{"created_time":40,"input_tokens":1000,"output_tokens":3,"hash_ids":[[7,2]],"delay":5,"session_id":9}"#;
-        let other = parse_row(other.as_bytes(), 512).expect("aliases");
+        let other = parse_row(other.as_bytes(), 512, Times::Needed).expect("aliases");
         assert_eq!(other, MooncakeRow { delay_ns: 5_000_000, session: Some("9".into()), ..row });
     }
 
@@ -208,8 +229,8 @@ mod tests {
 
     #[test]
     fn the_block_size_is_a_setting() {
-        assert!(parse_row(GOOD.as_bytes(), 500).is_ok());
-        let fault = parse_row(GOOD.as_bytes(), 64).expect_err("16 blocks are needed");
+        assert!(parse_row(GOOD.as_bytes(), 500, Times::Needed).is_ok());
+        let fault = parse_row(GOOD.as_bytes(), 64, Times::Needed).expect_err("16 blocks are needed");
         assert_eq!(fault.expected, "16 for 1000 input tokens in blocks of 64");
     }
 }

@@ -66,7 +66,7 @@ impl AzureTurns {
         let content = create(contents, [tokens], || Place::from(self.reader.place()))?;
         let session = self.next_session;
         self.next_session += 1;
-        Ok(Turn::new(content, row.input_tokens, row.output_tokens, session, 0))
+        Ok(Turn::new(content, row.input_tokens, row.output_tokens, session, 0).ending_session(true))
     }
 }
 

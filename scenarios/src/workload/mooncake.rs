@@ -11,7 +11,7 @@ use super::lanes::LaneSource;
 use super::open::{OpenSource, Speedup, TimedTurn};
 use super::turn::{Place, Turn, create};
 use crate::trace::hash_ids::BlockRun;
-use crate::trace::mooncake::{FIRST_OUTPUT_TOKEN, MooncakeReader, MooncakeRow};
+use crate::trace::mooncake::{FIRST_OUTPUT_TOKEN, MooncakeReader, MooncakeRow, Times};
 
 /// The rows of a Mooncake trace as turns. Outputs have token ids of their own above those of the blocks; the ids start
 /// again after 2^31 output tokens.
@@ -19,6 +19,7 @@ pub struct MooncakeTurns {
     path: PathBuf,
     block_size: u32,
     lenient: bool,
+    times: Times,
     reader: MooncakeReader,
     loops_left: u32,
     rows_in_round: u64,
@@ -32,7 +33,7 @@ pub struct MooncakeTurns {
 }
 
 impl MooncakeTurns {
-    /// Opens a trace that is played `loops` times.
+    /// Opens a trace that is played `loops` times. An open loop needs times.
     ///
     /// # Errors
     /// A file that cannot be opened.
@@ -40,14 +41,16 @@ impl MooncakeTurns {
         path: PathBuf,
         block_size: u32,
         lenient: bool,
+        times: Times,
         loops: u32,
         speedup: Speedup,
     ) -> Result<MooncakeTurns, InputError> {
-        let reader = MooncakeReader::open(&path, block_size, lenient)?;
+        let reader = MooncakeReader::open(&path, block_size, lenient, times)?;
         Ok(MooncakeTurns {
             path,
             block_size,
             lenient,
+            times,
             reader,
             loops_left: loops.saturating_sub(1),
             rows_in_round: 0,
@@ -74,7 +77,7 @@ impl MooncakeTurns {
             self.rows_in_round = 0;
             self.skipped_before += self.reader.skipped();
             self.sessions.clear();
-            self.reader = MooncakeReader::open(&self.path, self.block_size, self.lenient)?;
+            self.reader = MooncakeReader::open(&self.path, self.block_size, self.lenient, self.times)?;
         }
     }
 
@@ -97,9 +100,11 @@ impl MooncakeTurns {
         let prompt = prompt_runs(&row.blocks, self.block_size, row.input_tokens);
         let place = || Place::from(self.reader.place());
         let content = create(contents, prompt.chain([output]), place)?;
+        let alone = row.session.is_none();
         let (session, turn) = self.session(row.session);
         let priority = row.priority;
-        Ok(Turn { priority, ..Turn::new(content, row.input_tokens, row.output_tokens, session, turn) })
+        let turn = Turn::new(content, row.input_tokens, row.output_tokens, session, turn);
+        Ok(Turn { priority, ends_session: alone, ..turn })
     }
 }
 
@@ -129,8 +134,10 @@ impl LaneSource for MooncakeTurns {
 impl OpenSource for MooncakeTurns {
     fn next_timed(&mut self, contents: &mut Contents) -> Result<Option<TimedTurn>, InputError> {
         let Some(row) = self.next_row()? else { return Ok(None) };
-        let first_ns = *self.first_ns.get_or_insert(row.time_ns);
-        let due_ns = self.speedup.scale_ns(row.time_ns - first_ns);
+        // The reader of an open loop takes no row without a time.
+        let time_ns = row.time_ns.unwrap_or_default();
+        let first_ns = *self.first_ns.get_or_insert(time_ns);
+        let due_ns = self.speedup.scale_ns(time_ns.saturating_sub(first_ns));
         Ok(Some(TimedTurn { due_ns, turn: self.turn(row, contents)? }))
     }
 
@@ -156,7 +163,8 @@ mod tests {
     fn turns(loops: u32, speedup: f64) -> (tempfile::NamedTempFile, MooncakeTurns) {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), TRACE).expect("written");
-        let turns = MooncakeTurns::open(file.path().to_owned(), 512, false, loops, Speedup::new(speedup));
+        let turns =
+            MooncakeTurns::open(file.path().to_owned(), 512, false, Times::Needed, loops, Speedup::new(speedup));
         (file, turns.expect("opened"))
     }
 

@@ -60,7 +60,9 @@ impl LaneSource for SessionLanes {
         let tokens = append(contents, stream, row.output.iter().copied(), place)?;
         contents.retain(stream);
         let session = u64::from(row.session) + u64::from(state.round) * u64::from(self.table.sessions());
-        Ok(Some((row.delay_ns, Turn::new(stream, prompt_tokens, tokens - prompt_tokens, session, row.turn))))
+        let ends_session = self.table.turn(lane as usize, state.next).is_none_or(|next| next.turn == 0);
+        let turn = Turn::new(stream, prompt_tokens, tokens - prompt_tokens, session, row.turn);
+        Ok(Some((row.delay_ns, turn.ending_session(ends_session))))
     }
 
     fn close(&mut self, contents: &mut Contents) {

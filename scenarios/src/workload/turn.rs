@@ -23,12 +23,20 @@ pub struct Turn {
     pub session: u64,
     /// Turn in its session, from 0.
     pub turn: u32,
+    /// Whether no later turn of its session will come, as far as its source knows.
+    pub ends_session: bool,
 }
 
 impl Turn {
     /// A turn that produces all the `output_tokens` its stream holds; takes over one reference to `content`.
     pub fn new(content: StreamKey, prompt_tokens: u32, output_tokens: u32, session: u64, turn: u32) -> Turn {
-        Turn { content, prompt_tokens, output_tokens, max_new_tokens: output_tokens, priority: None, session, turn }
+        let (max_new_tokens, priority, ends_session) = (output_tokens, None, false);
+        Turn { content, prompt_tokens, output_tokens, max_new_tokens, priority, session, turn, ends_session }
+    }
+
+    /// The same turn, said to be the last of its session or not.
+    pub fn ending_session(self, ends_session: bool) -> Turn {
+        Turn { ends_session, ..self }
     }
 
     /// The job with number `tag`.
@@ -36,7 +44,7 @@ impl Turn {
         let mut request = RequestSpec::new(tag, self.content, self.prompt_tokens, self.output_tokens);
         request.max_new_tokens = self.max_new_tokens;
         request.priority = self.priority;
-        Job { request, order, due_ns, session: self.session, turn: self.turn }
+        Job { request, order, due_ns, session: self.session, turn: self.turn, ends_session: self.ends_session }
     }
 }
 

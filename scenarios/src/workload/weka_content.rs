@@ -131,7 +131,8 @@ impl WekaContent {
         let session = live.first_session + u64::from(agent);
         let prompt_tokens = prefix + request.input_tokens;
         let turn = Turn::new(stream, prompt_tokens, output_tokens, session, held.turns - 1);
-        Ok(Some(Turn { max_new_tokens: request.output_tokens, ..turn }))
+        let ends_session = !steps[step + 1..].iter().any(|step| matches!(step, Step::Request(_)));
+        Ok(Some(Turn { max_new_tokens: request.output_tokens, ends_session, ..turn }))
     }
 
     /// The stream that starts with what the prompt has in common with the agent's stream so far: the stream itself if
