@@ -1,4 +1,4 @@
-//! The scenarios that come with the program.
+//! The scenarios and batches that come with the program.
 
 /// File name and text of each scenario.
 pub const EMBEDDED: &[(&str, &str)] = &[
@@ -9,6 +9,11 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("mooncake-conversation.toml", include_str!("../../mooncake-conversation.toml")),
     ("mooncake-synthetic.toml", include_str!("../../mooncake-synthetic.toml")),
     ("azure-code.toml", include_str!("../../azure-code.toml")),
+];
+
+/// File name and text of each batch file.
+pub const BATCHES: &[(&str, &str)] = &[
+    ("page-size.toml", include_str!("../../batches/page-size.toml")),
 ];
 
 #[cfg(test)]
