@@ -16,6 +16,9 @@ use super::shard::Shard;
 /// The version of the manifest's own format.
 const FORMAT: u64 = 1;
 
+/// The column that tells scenarios apart, where a batch has several.
+const SCENARIO: &str = "scenario";
+
 /// What a batch is made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -95,6 +98,9 @@ impl Manifest {
 
 fn of_case(case: &Case, keys: &[String]) -> ManifestCase {
     let value = |key: &String| {
+        if key == SCENARIO {
+            return (key.clone(), Value::String(stem(case)));
+        }
         let value = case.setting(key).and_then(|setting| setting.value.as_ref());
         (key.clone(), value.and_then(|value| serde_json::to_value(value).ok()).unwrap_or(Value::Null))
     };
@@ -112,6 +118,9 @@ fn of_case(case: &Case, keys: &[String]) -> ManifestCase {
 /// another key, such as the engine's seed, does not count.
 fn varying(plan: &Plan) -> Vec<String> {
     let mut keys = plan.varied.clone();
+    if plan.cases.iter().any(|case| stem(case) != stem(&plan.cases[0])) {
+        keys.insert(0, SCENARIO.to_owned());
+    }
     let valid: Vec<&Case> = plan.cases.iter().filter(|case| case.settings.is_ok()).collect();
     for setting in valid.iter().flat_map(|case| case.settings.iter().flatten()) {
         let is_new = !is_label(setting) && setting.origin != Origin::Default && !keys.contains(&setting.key);
@@ -121,6 +130,11 @@ fn varying(plan: &Plan) -> Vec<String> {
         }
     }
     keys
+}
+
+/// A case's scenario by the name of its file.
+fn stem(case: &Case) -> String {
+    Path::new(&case.base.file).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Whether a setting has no influence on results.

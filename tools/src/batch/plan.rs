@@ -237,9 +237,11 @@ fn embedded(name: &str) -> Option<Base> {
 
 /// The base of a batch file: beside it, or one that comes with the program.
 fn find_base(name: &str, batch: &Base) -> anyhow::Result<Base> {
-    let beside = Path::new(&batch.file).parent().unwrap_or(Path::new("")).join(name);
-    if beside.is_file() {
-        return read_file(&beside);
+    let folder = Path::new(&batch.file).parent().unwrap_or(Path::new(""));
+    let beside = folder.join(name);
+    let candidates = [beside.clone(), folder.join(format!("{name}.toml"))];
+    if let Some(file) = candidates.iter().find(|file| file.is_file()) {
+        return read_file(file);
     }
     embedded(name).ok_or_else(|| {
         let expected = "a scenario file beside the batch file, or a name that `servesim scenarios list` shows";

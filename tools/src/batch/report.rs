@@ -54,6 +54,8 @@ struct Column {
 #[derive(Serialize)]
 struct PageRow {
     case: String,
+    /// Without what the page's title says.
+    short: String,
     status: &'static str,
     is_on_front: bool,
     cells: Vec<Cell>,
@@ -113,13 +115,14 @@ pub fn render(folder: &Folder, table: &Table, with_host: bool) -> anyhow::Result
         plots.push(figure(plot.title, &plot.chart)?);
     }
     let failed = |row: &Row| Failed { case: row.case.clone(), reason: row.reason.clone().unwrap_or_default() };
+    let title = title(table);
     let page = Page {
         version: VERSION,
-        title: title(table),
+        title: title.clone(),
         style: include_str!("report/page.css"),
         script: include_str!("report/page.js"),
         columns: columns(table),
-        rows: rows(table, &sweeps::front_of(table)),
+        rows: rows(table, &sweeps::front_of(table), &title),
         failed: table.rows.iter().filter(|row| row.status == Status::Failed).map(failed).collect(),
         done: table.count(Status::Done),
         missing: table.count(Status::Missing),
@@ -157,13 +160,18 @@ fn columns(table: &Table) -> Vec<Column> {
     settings.chain(metrics).collect()
 }
 
-fn rows(table: &Table, front: &BTreeSet<String>) -> Vec<PageRow> {
+fn short(row: &Row, title: &str) -> String {
+    row.case.strip_prefix(title).and_then(|rest| rest.strip_prefix('+')).unwrap_or(&row.case).to_owned()
+}
+
+fn rows(table: &Table, front: &BTreeSet<String>, title: &str) -> Vec<PageRow> {
     let order = ordered(table);
     let row = |row: &Row| {
         let settings = table.settings.iter().map(|key| page_cell(&row.settings, key));
         let metrics = order.iter().map(|(key, _)| page_cell(&row.metrics, key));
         PageRow {
             case: row.case.clone(),
+            short: short(row, title),
             status: row.status.as_str(),
             is_on_front: front.contains(&row.case),
             cells: settings.chain(metrics).collect(),
@@ -220,6 +228,7 @@ fn host(table: &Table) -> HostTable {
     let done = table.rows.iter().filter(|row| row.status == Status::Done);
     let row = |row: &Row| PageRow {
         case: row.case.clone(),
+        short: String::new(),
         status: row.status.as_str(),
         is_on_front: false,
         cells: table.host.iter().map(|key| page_cell(&row.host, key)).collect(),

@@ -3,9 +3,8 @@
 use serde_json::{Map, Value};
 
 /// Metrics whose columns are shown from the start, in this order.
-pub const HEADLINE: [&str; 20] = [
+pub const HEADLINE: [&str; 19] = [
     "completed",
-    "requests.completed",
     "cache_hit_rate_pct",
     "mean_ttft_ms",
     "p99_ttft_ms",
@@ -44,6 +43,9 @@ pub const TTFT: Shown = Shown { title: "Mean TTFT", axis: "TTFT, ms", of: |metri
 /// Its worst hundredth.
 pub const TTFT_P99: Shown =
     Shown { title: "TTFT, 99th percentile", axis: "TTFT, ms", of: |metrics| number(metrics, "p99_ttft_ms") };
+/// The gap between two tokens that one in a hundred exceeds.
+pub const ITL_P99: Shown =
+    Shown { title: "ITL, 99th percentile", axis: "ITL, ms", of: |metrics| number(metrics, "p99_itl_ms") };
 /// Tokens that came out, a second.
 pub const THROUGHPUT: Shown = Shown {
     title: "Output throughput",
@@ -57,7 +59,7 @@ pub const RETRACTIONS: Shown =
     Shown { title: "Retractions", axis: "retractions", of: |metrics| number(metrics, "retracted") };
 
 /// What is plotted against each setting that varies.
-pub const AGAINST_SETTINGS: [Shown; 6] = [HIT_RATE, TTFT, TTFT_P99, THROUGHPUT, EVENTS, RETRACTIONS];
+pub const AGAINST_SETTINGS: [Shown; 7] = [HIT_RATE, TTFT, TTFT_P99, ITL_P99, THROUGHPUT, EVENTS, RETRACTIONS];
 
 fn number(metrics: &Map<String, Value>, name: &str) -> Option<f64> {
     metrics.get(name).and_then(Value::as_f64)

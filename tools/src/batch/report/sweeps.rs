@@ -39,8 +39,14 @@ pub fn against_settings(table: &Table) -> Vec<Plot> {
 
 /// The settings that metrics are plotted against; none stands for the cases themselves.
 fn plotted_settings<'t>(table: &'t Table, rows: &[&Row]) -> Vec<Option<&'t str>> {
-    let varies = |key: &&String| !is_seed(key) && distinct(rows, key).len() > 1;
-    let keys: Vec<&String> = table.settings.iter().filter(varies).collect();
+    let mut keys: Vec<&String> = Vec::new();
+    for key in table.settings.iter().filter(|key| !is_seed(key) && distinct(rows, key).len() > 1) {
+        // Of settings that go along with each other, such as zipped ones, the first one stands for all.
+        let goes_along = |other: &&String| follows(rows, &[other], key) && follows(rows, &[key], other);
+        if !keys.iter().any(goes_along) {
+            keys.push(key);
+        }
+    }
     if keys.is_empty() {
         return vec![None];
     }
@@ -48,6 +54,15 @@ fn plotted_settings<'t>(table: &'t Table, rows: &[&Row]) -> Vec<Option<&'t str>>
     let (numbers, words): (Vec<&String>, Vec<&String>) =
         keys.into_iter().partition(|key| distinct(rows, key).iter().all(|value| value.is_number()));
     numbers.into_iter().chain(words).take(MOST_SETTINGS).map(|key| Some(key.as_str())).collect()
+}
+
+/// Whether rows that are equal in the settings `of` are equal in `key`.
+fn follows(rows: &[&Row], of: &[&str], key: &str) -> bool {
+    let mut seen: BTreeMap<String, &Value> = BTreeMap::new();
+    rows.iter().all(|row| {
+        let value = row.settings.get(key).unwrap_or(&Value::Null);
+        *seen.entry(others_of(row, of)).or_insert(value) == value
+    })
 }
 
 fn is_seed(key: &str) -> bool {
@@ -96,7 +111,7 @@ fn against(table: &Table, rows: &[&Row], key: Option<&str>, metric: Shown) -> Op
     let key_name = key.unwrap_or("case");
     let x = Axis::Labels(labels.iter().map(label).collect());
     let y = Axis::around(placed.iter().map(|point| point.y));
-    let series = series_of(&placed, key.is_some(), metric, key_name, &labels);
+    let series = series_of(&placed, metric, key_name, &labels);
     let title = format!("{} by {key_name}", metric.title);
     let summary = format!("{title}: {} cases, values in the table below", placed.len());
     let chart =
@@ -115,12 +130,16 @@ fn label(value: &Value) -> String {
 }
 
 /// The settings that tell series apart: all that vary but the one on the axis and seeds.
-fn other_settings<'t>(table: &'t Table, rows: &[&Row], key: Option<&str>) -> Vec<&'t str> {
-    if key.is_none() {
-        return Vec::new();
+fn other_settings<'t>(table: &'t Table, rows: &[&Row], key: Option<&'t str>) -> Vec<&'t str> {
+    let Some(key) = key else { return Vec::new() };
+    let mut known = vec![key];
+    for other in table.settings.iter().filter(|other| !is_seed(other)) {
+        // What follows from the others tells nothing apart.
+        if !follows(rows, &known, other) {
+            known.push(other);
+        }
     }
-    let keys = table.settings.iter().map(String::as_str);
-    keys.filter(|other| Some(*other) != key && !is_seed(other) && distinct(rows, other).len() > 1).collect()
+    known.split_off(1)
 }
 
 fn others_of(row: &Row, keys: &[&str]) -> String {
@@ -129,7 +148,9 @@ fn others_of(row: &Row, keys: &[&str]) -> String {
     keys.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn series_of(placed: &[Placed<'_>], has_lines: bool, metric: Shown, key: &str, labels: &[Value]) -> Vec<Series> {
+fn series_of(placed: &[Placed<'_>], metric: Shown, key: &str, labels: &[Value]) -> Vec<Series> {
+    // Between two words there is nothing.
+    let has_lines = labels.iter().all(Value::is_number);
     let mut names: Vec<&str> = Vec::new();
     for point in placed {
         if !names.contains(&point.series.as_str()) {
@@ -291,6 +312,20 @@ mod tests {
         // Two cases at one place: the line goes through their mean, both points are there.
         assert_eq!(chart.series[1].line, [(0.0, 14.5), (1.0, 30.0)]);
         assert_eq!(chart.series[1].points.len(), 3);
+    }
+
+    #[test]
+    fn settings_that_go_along_with_another_are_plotted_once() {
+        let mut table = table();
+        table.settings.push("engine.double".into());
+        for row in &mut table.rows {
+            let double = row.settings["engine.size"].as_u64().map(|size| size * 2);
+            row.settings.insert("engine.double".into(), json!(double));
+        }
+        let plots = against_settings(&table);
+        assert!(plots.len() == 4 && plots.iter().all(|plot| !plot.title.contains("double")));
+        let names: Vec<&str> = plots[0].chart.series.iter().map(|series| series.name.as_str()).collect();
+        assert_eq!(names, ["policy=lru", "policy=lfu"]);
     }
 
     #[test]
