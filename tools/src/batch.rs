@@ -27,7 +27,7 @@ pub mod shard;
 pub mod table;
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 
@@ -62,8 +62,9 @@ pub fn batch(options: &BatchOptions) -> Result<ExitCode, Failure> {
     let left: Vec<&Case> = own.iter().copied().filter(|case| !is_done(case)).collect();
     let started = Instant::now();
     let jobs = options.jobs.map_or_else(cores, |jobs| jobs.get());
-    let ran = run(&left, own.len(), &folder, jobs);
-    say_cost(started, jobs.min(left.len()));
+    let mut lifetimes = Duration::ZERO;
+    let ran = run(&left, own.len(), &folder, jobs, &mut lifetimes);
+    say_cost(started, jobs.min(left.len()), lifetimes);
     say_strangers(&folder, &manifest);
     ran.map_err(Failure::Run)?;
     let table = results::write(&folder, &manifest).map_err(Failure::Run)?;
@@ -72,7 +73,7 @@ pub fn batch(options: &BatchOptions) -> Result<ExitCode, Failure> {
 }
 
 /// Runs the cases that are left, and puts each in place as it ends.
-fn run(left: &[&Case], own: usize, folder: &Folder, jobs: usize) -> anyhow::Result<()> {
+fn run(left: &[&Case], own: usize, folder: &Folder, jobs: usize, lifetimes: &mut Duration) -> anyhow::Result<()> {
     let display = Display::new(own, own - left.len());
     if left.len() < own {
         note(&format!("{} of {own} cases are done already", own - left.len()));
@@ -80,6 +81,7 @@ fn run(left: &[&Case], own: usize, folder: &Folder, jobs: usize) -> anyhow::Resu
     let mut failures = 0;
     let outcome = pool::run(left, folder, jobs, &display, |ended| {
         let case = left[ended.place];
+        *lifetimes += ended.lifetime;
         let (name, digest) = (case.name.clone(), case.digest.clone());
         let outcome = Outcome { case: name, digest, reason: ended.reason, notes: ended.notes };
         failures += usize::from(outcome.reason.is_some());
@@ -99,12 +101,14 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
-/// What the cases cost the host, as far as this process ran them.
-fn say_cost(started: Instant, jobs: usize) {
+/// What the cases cost the host, as far as this process ran them, and how much of the time that many were running.
+fn say_cost(started: Instant, jobs: usize, lifetimes: Duration) {
     let (wall_s, cpu_s) = (started.elapsed().as_secs_f64(), host::children_cpu_s());
     if jobs > 0 {
-        let busy = 100.0 * cpu_s / (wall_s * jobs as f64);
-        note(&format!("host: {wall_s:.2} s wall, {cpu_s:.2} s CPU in cases, {busy:.0} % of {jobs} at a time"));
+        let busy = 100.0 * lifetimes.as_secs_f64() / (wall_s * jobs as f64);
+        note(&format!(
+            "host: {wall_s:.2} s wall, {cpu_s:.2} s CPU in cases; {jobs} at a time, {busy:.0} % of the time"
+        ));
     }
 }
 
@@ -113,7 +117,9 @@ fn say_strangers(folder: &Folder, manifest: &Manifest) {
     let known: std::collections::BTreeSet<&str> = manifest.cases.iter().map(|case| case.name.as_str()).collect();
     let strangers = folder.names().iter().filter(|name| !known.contains(name.as_str())).count();
     if strangers > 0 {
-        note(&format!("{strangers} cases in the folder are not part of this batch; they are left alone and not in its results"));
+        note(&format!(
+            "{strangers} cases in the folder are not part of this batch; they are left alone and not in its results"
+        ));
     }
 }
 

@@ -51,7 +51,8 @@ fn cpu_s_of(who: UsageWho) -> f64 {
 pub fn peak_memory_mb() -> f64 {
     // Linux counts a parent's memory into a child's `ru_maxrss`, but not into this.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     if let Some(kib) = peak {
         return kib as f64 * 1024.0 / 1e6;
     }

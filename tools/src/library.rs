@@ -34,14 +34,17 @@ fn find(name: &str) -> anyhow::Result<Embedded> {
     let mut all = EMBEDDED.iter().chain(BATCHES);
     let found = all.find(|(file, _)| *file == name || file.strip_suffix(".toml") == Some(name));
     found.copied().ok_or_else(|| {
-        let names: Vec<&str> = EMBEDDED.iter().chain(BATCHES).filter_map(|(file, _)| file.strip_suffix(".toml")).collect();
+        let names: Vec<&str> =
+            EMBEDDED.iter().chain(BATCHES).filter_map(|(file, _)| file.strip_suffix(".toml")).collect();
         anyhow!("{name}: found no such scenario or batch, expected one of {}", names.join(", "))
     })
 }
 
 fn list() -> String {
     let mut text = String::new();
-    for (heading, files) in [("scenarios, for `servesim run` and `servesim batch`", EMBEDDED), ("batches, for `servesim batch`", BATCHES)] {
+    for (heading, files) in
+        [("scenarios, for `servesim run` and `servesim batch`", EMBEDDED), ("batches, for `servesim batch`", BATCHES)]
+    {
         let _ = writeln!(text, "{heading}");
         for (file, content) in files {
             let _ = writeln!(text, "  {:<22} {}", file.trim_end_matches(".toml"), description(content));

@@ -20,7 +20,8 @@ fn metrics_stand_side_by_side_with_what_differs() {
     let (a, b) = runs(&files);
     let said = servesim(&["compare", &a, &b]).succeeds();
     let lines: Vec<Vec<&str>> = said.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
-    let find = |name: &str| lines.iter().find(|line| line.first() == Some(&name)).unwrap_or_else(|| panic!("no {name}"));
+    let find =
+        |name: &str| lines.iter().find(|line| line.first() == Some(&name)).unwrap_or_else(|| panic!("no {name}"));
     assert_eq!(find("engine.page_size")[1..], ["16", "64"]);
     assert_eq!(find("requests.completed")[1..], ["100", "100", "1.0000"]);
     assert!(!said.stdout.contains("workload.requests "), "{}", said.stdout);

@@ -62,7 +62,8 @@ fn every_batch_has_a_page() {
         .flatten()
         .filter_map(|page| page.file_name().into_string().ok()?.strip_suffix(".md").map(str::to_owned))
         .collect();
-    let names: BTreeSet<String> = listed().into_iter().filter(|(_, is_batch)| *is_batch).map(|(name, _)| name).collect();
+    let names: BTreeSet<String> =
+        listed().into_iter().filter(|(_, is_batch)| *is_batch).map(|(name, _)| name).collect();
     assert_eq!(pages, names);
     for name in names {
         let text = std::fs::read_to_string(folder.join(format!("{name}.md"))).expect("readable");

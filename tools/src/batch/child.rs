@@ -59,12 +59,7 @@ pub fn run_case() -> Result<ExitCode, Failure> {
 }
 
 fn options(scenario: &str, out: &Path) -> RunOptions {
-    RunOptions {
-        scenario: scenario.to_owned(),
-        out: Some(out.to_owned()),
-        json: true,
-        ..RunOptions::default()
-    }
+    RunOptions { scenario: scenario.to_owned(), out: Some(out.to_owned()), json: true, ..RunOptions::default() }
 }
 
 fn read_job() -> anyhow::Result<Job> {

@@ -135,7 +135,9 @@ mod tests {
         let read: Vec<Vec<(String, Field)>> = reader
             .get_row_iter(None)
             .expect("rows")
-            .map(|row| row.expect("valid").get_column_iter().map(|(name, field)| (name.clone(), field.clone())).collect())
+            .map(|row| {
+                row.expect("valid").get_column_iter().map(|(name, field)| (name.clone(), field.clone())).collect()
+            })
             .collect();
         let text = |text: &str| Field::Str(text.to_owned());
         let fields = |row: usize| read[row].iter().map(|(_, field)| field.clone()).collect::<Vec<_>>();

@@ -78,16 +78,21 @@ impl BatchFile {
             zip,
             seeds: keys.seeds()?,
             variants: keys.variants()?,
-            limits: Limits { max_rss_mb: keys.limit("limits.max_rss_mb")?, max_wall_s: keys.limit("limits.max_wall_s")? },
+            limits: Limits {
+                max_rss_mb: keys.limit("limits.max_rss_mb")?,
+                max_wall_s: keys.limit("limits.max_wall_s")?,
+            },
         })
     }
 }
 
 fn refuse_unknown(entries: &Entries) -> Result<(), InputError> {
-    let is_known = |key: &str| KNOWN.iter().any(|known| *known == key || known.ends_with('.') && key.starts_with(known));
+    let is_known =
+        |key: &str| KNOWN.iter().any(|known| *known == key || known.ends_with('.') && key.starts_with(known));
     let unknown = entries.iter().filter(|(key, _)| !is_known(key)).min_by_key(|(_, entry)| entry.line);
     let Some((key, entry)) = unknown else { return Ok(()) };
-    let expected = "one of name, description, base, zip, seeds, [set], [sweep], [limits] with max_rss_mb and max_wall_s, [[case]]";
+    let expected =
+        "one of name, description, base, zip, seeds, [set], [sweep], [limits] with max_rss_mb and max_wall_s, [[case]]";
     Err(InputError {
         file: entry.file.clone(),
         line: entry.line,
@@ -160,9 +165,7 @@ impl Keys<'_> {
             Value::Array(values) if !values.is_empty() => {
                 Ok(values.iter().map(|value| self.given(&axis.key, value.clone(), axis.line)).collect())
             }
-            value => {
-                Err(self.error(&format!("sweep.{}", axis.key), value.to_string(), "a list of at least one value"))
-            }
+            value => Err(self.error(&format!("sweep.{}", axis.key), value.to_string(), "a list of at least one value")),
         };
         self.under("sweep.").into_iter().map(spread).collect()
     }
@@ -170,14 +173,16 @@ impl Keys<'_> {
     fn seeds(&self) -> Result<Vec<Override>, InputError> {
         let Some(entry) = self.entries.get("seeds") else { return Ok(Vec::new()) };
         let seed = |value: &Value| value.as_integer().filter(|seed| *seed >= 0);
-        let seeds = entry.value.as_array().filter(|seeds| !seeds.is_empty() && seeds.iter().all(|value| seed(value).is_some()));
+        let seeds =
+            entry.value.as_array().filter(|seeds| !seeds.is_empty() && seeds.iter().all(|value| seed(value).is_some()));
         let seeds = seeds.ok_or_else(|| self.wrong("seeds", entry, "a list of whole numbers from 0"))?;
         Ok(seeds.iter().map(|value| self.given("seed", value.clone(), entry.line)).collect())
     }
 
     fn variants(&self) -> Result<Vec<Variant>, InputError> {
         let Some(entry) = self.entries.get("case") else { return Ok(Vec::new()) };
-        let tables = entry.value.as_array().and_then(|cases| cases.iter().map(Value::as_table).collect::<Option<Vec<_>>>());
+        let tables =
+            entry.value.as_array().and_then(|cases| cases.iter().map(Value::as_table).collect::<Option<Vec<_>>>());
         let tables = tables.ok_or_else(|| self.wrong("case", entry, "tables that start with [[case]]"))?;
         let mut variants: Vec<Variant> = Vec::new();
         for table in tables {

@@ -29,14 +29,17 @@ pub struct InputFile {
 pub struct FileDigests(BTreeMap<PathBuf, Option<String>>);
 
 impl FileDigests {
-    /// The files that a scenario reads. Those are settings whose names end in `path` or `file`.
+    /// The files that a scenario reads: every text that names a file which is there, and paths whose file is not.
     pub fn of_scenario(&mut self, scenario: &Scenario) -> Vec<InputFile> {
-        let names_file = |key: &str| key.ends_with("path") || key.ends_with("file");
+        let may_name_file = |key: &str| !["name", "description", "output.dir"].contains(&key);
         let mut files = Vec::new();
-        for setting in scenario.settings.iter().filter(|setting| names_file(&setting.key)) {
+        for setting in scenario.settings.iter().filter(|setting| may_name_file(&setting.key)) {
             if let Some(Value::String(path)) = &setting.value {
-                let sha256 = scenario.find_input(Path::new(path)).and_then(|found| self.of_file(found));
-                files.push(InputFile { key: setting.key.clone(), path: path.clone(), sha256 });
+                let found = scenario.find_input(Path::new(path)).filter(|_| !path.is_empty());
+                if found.is_some() || setting.key.ends_with("path") {
+                    let sha256 = found.and_then(|found| self.of_file(found));
+                    files.push(InputFile { key: setting.key.clone(), path: path.clone(), sha256 });
+                }
             }
         }
         files

@@ -92,11 +92,14 @@ impl Plan {
                 for point in &points {
                     let mut parts = vec![batch.name.clone()];
                     if batch.bases.len() > 1 {
-                        let stem = Path::new(name).file_stem().map_or(name.as_str().into(), |stem| stem.to_string_lossy());
+                        let stem =
+                            Path::new(name).file_stem().map_or(name.as_str().into(), |stem| stem.to_string_lossy());
                         parts.push(stem.into_owned());
                     }
                     parts.extend(Some(variant.name.clone()).filter(|name| !name.is_empty()));
-                    parts.extend(point.iter().map(|given| format!("{}={}", short_key(&given.key, &batch), given.shown())));
+                    parts.extend(
+                        point.iter().map(|given| format!("{}={}", short_key(&given.key, &batch), given.shown())),
+                    );
                     let set: Vec<Override> = [&batch.set[..], &variant.set, point].concat();
                     let limits = told.limits.or(variant.limits).or(batch.limits);
                     self.note_varied(variant.set.iter().chain(point));
@@ -217,8 +220,10 @@ fn files_of(path: &Path) -> anyhow::Result<Vec<Base>> {
     }
     let name = path.display().to_string();
     embedded(&name).map(|base| vec![base]).ok_or_else(|| {
-        anyhow!("{name}: found no such file, expected a scenario, a batch file, a folder of them, or a name that \
-                 `servesim scenarios list` shows")
+        anyhow!(
+            "{name}: found no such file, expected a scenario, a batch file, a folder of them, or a name that \
+                 `servesim scenarios list` shows"
+        )
     })
 }
 
@@ -265,12 +270,10 @@ mod tests {
     #[test]
     fn axes_are_crossed_the_last_one_fastest_and_seeds_last() {
         let text = "base = \"a\"\nseeds = [7, 8]\n[sweep]\nb = [1, 2]\na = [\"x\"]\n";
-        assert_eq!(shown(text), [
-            "b=1 a=\"x\" seed=7",
-            "b=1 a=\"x\" seed=8",
-            "b=2 a=\"x\" seed=7",
-            "b=2 a=\"x\" seed=8"
-        ]);
+        assert_eq!(
+            shown(text),
+            ["b=1 a=\"x\" seed=7", "b=1 a=\"x\" seed=8", "b=2 a=\"x\" seed=7", "b=2 a=\"x\" seed=8"]
+        );
     }
 
     #[test]

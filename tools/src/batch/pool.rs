@@ -6,6 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
@@ -28,6 +29,8 @@ pub struct Ended {
     pub reason: Option<String>,
     /// What it said else.
     pub notes: Vec<String>,
+    /// How long its process was there.
+    pub lifetime: Duration,
 }
 
 /// Runs cases `jobs` at a time, in their order, and hands each to `finish` as it ends. `finish` runs on the calling thread,
@@ -67,7 +70,7 @@ fn work(cases: &[&Case], folder: &Folder, next: &AtomicUsize, display: &Display,
     loop {
         let place = next.fetch_add(1, Ordering::Relaxed).min(cases.len());
         let Some(case) = cases.get(place) else { return };
-        let partial = folder.attempt(&case.name);
+        let (partial, started) = (folder.attempt(&case.name), Instant::now());
         let (reason, notes) = match &case.settings {
             Err(error) => (Some(error.to_string()), Vec::new()),
             Ok(_) => match run_child(case, &partial, display) {
@@ -77,7 +80,8 @@ fn work(cases: &[&Case], folder: &Folder, next: &AtomicUsize, display: &Display,
         };
         // The text would differ from attempt to attempt.
         let reason = reason.map(|reason| reason.replace(&format!("{}/", partial.display()), ""));
-        if sender.send(Ended { place, partial, reason, notes }).is_err() {
+        let lifetime = started.elapsed();
+        if sender.send(Ended { place, partial, reason, notes, lifetime }).is_err() {
             return;
         }
     }
@@ -119,7 +123,8 @@ fn run_child(case: &Case, partial: &std::path::Path, display: &Display) -> anyho
     // Taken out, since a wait would close it, and the child would take that for the end of its parent.
     let stdin = child.stdin.take();
     let (mut error, mut notes, mut last) = (None, Vec::new(), None);
-    for text in child.stderr.take().into_iter().flat_map(|stderr| BufReader::new(stderr).lines()).map_while(Result::ok) {
+    for text in child.stderr.take().into_iter().flat_map(|stderr| BufReader::new(stderr).lines()).map_while(Result::ok)
+    {
         if let Some(text) = text.strip_prefix(LINE) {
             line.tell(text);
         } else if let Some(text) = text.strip_prefix("error: ") {
@@ -144,7 +149,8 @@ fn run_child(case: &Case, partial: &std::path::Path, display: &Display) -> anyho
 fn ended_by_signal(status: ExitStatus) -> Option<String> {
     use std::os::unix::process::ExitStatusExt;
     let signal = status.signal()?;
-    let name = nix::sys::signal::Signal::try_from(signal).map_or_else(|_| "unknown".to_owned(), |name| name.to_string());
+    let name =
+        nix::sys::signal::Signal::try_from(signal).map_or_else(|_| "unknown".to_owned(), |name| name.to_string());
     Some(format!("ended by signal {signal} ({name})"))
 }
 

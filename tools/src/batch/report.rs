@@ -153,8 +153,7 @@ fn ordered(table: &Table) -> Vec<(&String, bool)> {
 }
 
 fn columns(table: &Table) -> Vec<Column> {
-    let settings =
-        table.settings.iter().map(|name| Column { name: name.clone(), is_setting: true, is_shown: true });
+    let settings = table.settings.iter().map(|name| Column { name: name.clone(), is_setting: true, is_shown: true });
     let metrics = ordered(table).into_iter();
     let metrics = metrics.map(|(name, is_shown)| Column { name: name.clone(), is_setting: false, is_shown });
     settings.chain(metrics).collect()

@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn every_number_is_a_metric_in_the_order_of_the_file() {
-        let value = serde_json::json!({"b": {"z": 1, "a": {"x": 2.5}}, "text": "no", "a": 3, "list": [4], "none": null});
+        let value =
+            serde_json::json!({"b": {"z": 1, "a": {"x": 2.5}}, "text": "no", "a": 3, "list": [4], "none": null});
         let mut numbers = Map::new();
         flatten("", &value, &mut numbers);
         let pairs: Vec<String> = numbers.iter().map(|(key, value)| format!("{key}={value}")).collect();

@@ -41,9 +41,9 @@ const PROBE: &str = r##"<script>
 /// The first of the usual names that is there.
 fn chromium() -> Option<&'static str> {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
-    let found = names.into_iter().find(|name| {
-        Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
-    });
+    let found = names
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success()));
     if found.is_none() {
         eprintln!("skipped: no Chromium");
     }
@@ -92,14 +92,23 @@ fn a_report_works_in_a_browser() {
         assert_eq!(answers["descending"], "64 64 64 16 16 16 1 1 1");
         assert_eq!((&answers["hidden"], &answers["shown"]), (&"none".into(), &"table-cell".into()));
         assert!(answers["tip"].as_str().is_some_and(|tip| tip.contains("b+plain+")), "{answers}");
-        assert_eq!((&answers["failed"], &answers["elements"], &answers["resources"]), (&9.into(), &0.into(), &0.into()));
+        assert_eq!(
+            (&answers["failed"], &answers["elements"], &answers["resources"]),
+            (&9.into(), &0.into(), &0.into())
+        );
         assert!(answers["plots"].as_u64() >= Some(4), "{answers}");
         papers.push(answers["paper"].clone());
     }
     assert_ne!(papers[0], papers[1], "light and dark");
     for (name, width) in [("desktop.png", 1280), ("phone.png", 390)] {
         let picture = files.path(name);
-        open(browser, &files, files.path("out/report-host.html").as_ref(), width, &[&format!("--screenshot={picture}")]);
+        open(
+            browser,
+            &files,
+            files.path("out/report-host.html").as_ref(),
+            width,
+            &[&format!("--screenshot={picture}")],
+        );
         assert!(std::fs::metadata(picture).expect("a picture").len() > 20_000, "{name} is empty");
     }
 }

@@ -15,19 +15,25 @@ use crate::program::{Files, servesim};
 fn axes_are_crossed_in_the_order_of_the_file() {
     let files = Files::new();
     batch(&files, SMALL, "out", &[]).succeeds();
-    assert_eq!(column(&files, "out", "case"), [
-        "small+page_size=1+schedule_policy=fcfs",
-        "small+page_size=1+schedule_policy=lpm",
-        "small+page_size=16+schedule_policy=fcfs",
-        "small+page_size=16+schedule_policy=lpm"
-    ]);
+    assert_eq!(
+        column(&files, "out", "case"),
+        [
+            "small+page_size=1+schedule_policy=fcfs",
+            "small+page_size=1+schedule_policy=lpm",
+            "small+page_size=16+schedule_policy=fcfs",
+            "small+page_size=16+schedule_policy=lpm"
+        ]
+    );
     assert_eq!(column(&files, "out", "engine.page_size"), ["1", "1", "16", "16"]);
     assert_eq!(column(&files, "out", "status"), ["done"; 4]);
     let row = &rows(&files, "out")[2];
     let set = ["--set", "engine.page_size=16", "--set", "workload.requests=60", "--json"];
     let run = servesim(&[&["run", "coding-agent"], &set[..]].concat()).succeeds().json();
     assert_eq!(row["tokens.cached"], run["tokens"]["cached"].to_string());
-    assert_eq!(row["kv_events.stored.events_per_request"], run["kv_events"]["stored"]["events_per_request"].to_string());
+    assert_eq!(
+        row["kv_events.stored.events_per_request"],
+        run["kv_events"]["stored"]["events_per_request"].to_string()
+    );
     let lines: Vec<Value> =
         files.read("out/results.jsonl").lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(lines.len(), 4);
@@ -128,7 +134,9 @@ fn a_resumed_batch_redoes_what_has_changed_alone() {
 #[test]
 fn a_changed_trace_is_a_changed_case() {
     let files = Files::new();
-    let row = |tokens: u32| format!("{{\"timestamp\": 0, \"input_length\": {tokens}, \"output_length\": 2, \"hash_ids\": [1]}}\n");
+    let row = |tokens: u32| {
+        format!("{{\"timestamp\": 0, \"input_length\": {tokens}, \"output_length\": 2, \"hash_ids\": [1]}}\n")
+    };
     files.write("t.jsonl", row(7));
     let scenario = files.write("s.toml", "[workload]\nkind = \"mooncake\"\npath = \"t.jsonl\"\n");
     let out = files.path("out");

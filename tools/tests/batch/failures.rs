@@ -32,7 +32,11 @@ fn a_case_that_fails_leaves_the_others_alone() {
         assert!(reason.contains(part) && reason.is_empty() == part.is_empty(), "{reason:?} has no {part:?}");
         assert!(said.stderr.contains(part) && !reason.contains(".partial"), "{}", said.stderr);
     }
-    assert!(said.stderr.ends_with("report.html\n") && said.stderr.contains("1 of 5 cases done, 4 failed"), "{}", said.stderr);
+    assert!(
+        said.stderr.ends_with("report.html\n") && said.stderr.contains("1 of 5 cases done, 4 failed"),
+        "{}",
+        said.stderr
+    );
     let report = files.read("out/report.html");
     assert!(report.contains("max_rss_mb: found more resident memory"), "the report tells of failures");
     // Again: what failed is tried again and fails the same way, what is done stays.
@@ -58,7 +62,11 @@ fn a_run_that_fails_tells_its_own_error() {
     assert!(column(&files, "out", "reason")[0].contains("t.jsonl:1: hash_ids: found"), "{}", said.stderr);
     // Lenient, the row is skipped; then there is none left.
     let said = servesim(&["batch", &scenario, "--out", &out, "--resume", "--lenient"]);
-    assert!(said.code == 1 && column(&files, "out", "reason")[0].contains("found no row that can be used"), "{}", said.stderr);
+    assert!(
+        said.code == 1 && column(&files, "out", "reason")[0].contains("found no row that can be used"),
+        "{}",
+        said.stderr
+    );
     let good = "{\"timestamp\": 0, \"input_length\": 7, \"output_length\": 2, \"hash_ids\": [1]}\n";
     let bad = files.read("t.jsonl");
     files.write("t.jsonl", format!("{good}{bad}"));

@@ -9,7 +9,9 @@ use crate::program::{Files, servesim};
 #[test]
 fn merged_shards_are_the_whole_batch() {
     let files = Files::new();
-    let failing = format!("{SMALL}[[case]]\nname = \"good\"\n[[case]]\nname = \"bad\"\nset = {{ \"engine.decode_log_interval\" = 0 }}\n");
+    let failing = format!(
+        "{SMALL}[[case]]\nname = \"good\"\n[[case]]\nname = \"bad\"\nset = {{ \"engine.decode_log_interval\" = 0 }}\n"
+    );
     for (name, text, code) in [("s", SMALL, 0), ("f", &failing, 1)] {
         let path = |part: &str| files.path(&format!("{name}-{part}"));
         assert_eq!(batch(&files, text, &format!("{name}-whole"), &[]).code, code);
@@ -17,7 +19,9 @@ fn merged_shards_are_the_whole_batch() {
             let said = batch(&files, text, &format!("{name}-{shard}"), &["--shard", &format!("{shard}/3")]);
             assert!(said.code <= code, "{}", said.stderr);
         }
-        assert!(column(&files, &format!("{name}-1"), "case").len() < column(&files, &format!("{name}-whole"), "case").len());
+        assert!(
+            column(&files, &format!("{name}-1"), "case").len() < column(&files, &format!("{name}-whole"), "case").len()
+        );
         let shards = [path("3"), path("1"), path("2")];
         let merge = |out: &str| servesim(&["merge", &shards[0], &shards[1], &shards[2], "--out", out]);
         let said = merge(&path("merged"));

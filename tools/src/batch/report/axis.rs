@@ -70,7 +70,9 @@ impl Axis {
         match self {
             Axis::Linear { .. } => tick(place),
             Axis::Logarithmic { .. } => tick(10f64.powf(place)),
-            Axis::Labels(labels) => labels.get(place.round().max(0.0) as usize).map(|label| cut(label)).unwrap_or_default(),
+            Axis::Labels(labels) => {
+                labels.get(place.round().max(0.0) as usize).map(|label| cut(label)).unwrap_or_default()
+            }
         }
     }
 
@@ -140,7 +142,8 @@ mod tests {
     fn ticks_are_round_and_inside() {
         assert_eq!(linear_ticks(0.0, 106.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
         assert_eq!(linear_ticks(0.0, 1.0), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
-        let labels: Vec<String> = logarithmic_ticks(3.0, 400.0).into_iter().map(|tick| super::tick(10f64.powf(tick))).collect();
+        let labels: Vec<String> =
+            logarithmic_ticks(3.0, 400.0).into_iter().map(|tick| super::tick(10f64.powf(tick))).collect();
         assert_eq!(labels, ["5", "10", "20", "50", "100", "200"]);
     }
 

@@ -82,7 +82,13 @@ pub fn shown(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e15 {
         return format!("{value:.0}");
     }
-    let digits = if value.abs() >= 1000.0 { 1 } else if value.abs() >= 10.0 { 2 } else { 4 };
+    let digits = if value.abs() >= 1000.0 {
+        1
+    } else if value.abs() >= 10.0 {
+        2
+    } else {
+        4
+    };
     let text = format!("{value:.digits$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -104,7 +110,8 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let cases = [(0.0, "0"), (1.0, "1"), (12.3456, "12.35"), (0.12345, "0.1235"), (12345.67, "12345.7"), (-2.5, "-2.5")];
+        let cases =
+            [(0.0, "0"), (1.0, "1"), (12.3456, "12.35"), (0.12345, "0.1235"), (12345.67, "12345.7"), (-2.5, "-2.5")];
         for (value, text) in cases {
             assert_eq!(shown(value), text);
         }

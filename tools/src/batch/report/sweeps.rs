@@ -103,7 +103,9 @@ fn against(table: &Table, rows: &[&Row], key: Option<&str>, metric: Shown) -> Op
     let others = other_settings(table, rows, key);
     let placed: Vec<Placed<'_>> = rows
         .iter()
-        .filter_map(|row| Some(Placed { row, x: place(row)?, y: (metric.of)(&row.metrics)?, series: others_of(row, &others) }))
+        .filter_map(|row| {
+            Some(Placed { row, x: place(row)?, y: (metric.of)(&row.metrics)?, series: others_of(row, &others) })
+        })
         .collect();
     if placed.is_empty() || labels.len() < 2 || placed.iter().all(|point| point.y == 0.0) {
         return None;
@@ -123,7 +125,11 @@ fn label(value: &Value) -> String {
     match value.as_u64() {
         // Sizes are often powers of two, which a rounded number would hide.
         Some(size) if size >= 1024 && size.is_multiple_of(1024) => {
-            if size.is_multiple_of(1 << 20) { format!("{} Mi", size >> 20) } else { format!("{} Ki", size >> 10) }
+            if size.is_multiple_of(1 << 20) {
+                format!("{} Mi", size >> 20)
+            } else {
+                format!("{} Ki", size >> 10)
+            }
         }
         _ => value.as_f64().map_or_else(|| cell(value), tick),
     }
@@ -211,7 +217,8 @@ pub fn pareto(table: &Table) -> Option<Plot> {
         .map(|point| (point.ttft_ms, point.throughput))
         .collect();
     line.sort_by(|one, two| one.0.total_cmp(&two.0).then(one.1.total_cmp(&two.1)));
-    let series = Series { name: "cases; the front has rings and a line".into(), points: found.collect(), line, has_marks: true };
+    let series =
+        Series { name: "cases; the front has rings and a line".into(), points: found.collect(), line, has_marks: true };
     let title = "Throughput against TTFT".to_owned();
     let chart = Chart {
         summary: format!("{title}: {} cases, {} of them on the front", points.len(), front.len()),
@@ -299,12 +306,15 @@ mod tests {
     fn sizes_come_first_in_order_and_other_settings_are_series() {
         let plots = against_settings(&table());
         let titles: Vec<&str> = plots.iter().map(|plot| plot.title.as_str()).collect();
-        assert_eq!(titles, [
-            "Mean TTFT by engine.size",
-            "Output throughput by engine.size",
-            "Mean TTFT by engine.policy",
-            "Output throughput by engine.policy"
-        ]);
+        assert_eq!(
+            titles,
+            [
+                "Mean TTFT by engine.size",
+                "Output throughput by engine.size",
+                "Mean TTFT by engine.policy",
+                "Output throughput by engine.policy"
+            ]
+        );
         let chart = &plots[0].chart;
         assert_eq!(chart.x, Axis::Labels(vec!["16".into(), "4 Ki".into()]));
         let names: Vec<&str> = chart.series.iter().map(|series| series.name.as_str()).collect();

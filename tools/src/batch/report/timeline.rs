@@ -7,9 +7,9 @@ use super::chart::{Chart, Point, Series};
 use super::headline::shown;
 
 /// Points of all cases together, so that a report of many cases stays small.
-const POINTS_OF_ALL: usize = 8000;
+const POINTS_OF_ALL: usize = 4000;
 /// Points of one case, fewest and most.
-const POINTS_OF_CASE: std::ops::RangeInclusive<usize> = 40..=160;
+const POINTS_OF_CASE: std::ops::RangeInclusive<usize> = 20..=160;
 /// Width and height of a plot.
 const SIZE: (u32, u32) = (480, 240);
 
