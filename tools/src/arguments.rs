@@ -238,6 +238,8 @@ pub struct FitArguments {
     /// Write the section of a linear model, or the grid of a table, to this file
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+}
+
 /// What `batch` is told.
 #[derive(Args)]
 pub struct BatchOptions {

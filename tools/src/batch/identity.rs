@@ -35,8 +35,9 @@ impl FileDigests {
         let mut files = Vec::new();
         for setting in scenario.settings.iter().filter(|setting| may_name_file(&setting.key)) {
             if let Some(Value::String(path)) = &setting.value {
-                let found = scenario.find_input(Path::new(path)).filter(|_| !path.is_empty());
-                if found.is_some() || setting.key.ends_with("path") {
+                let is_path = setting.key.ends_with("path");
+                let found = scenario.find_input(Path::new(path)).filter(|found| is_path || found.is_file());
+                if found.is_some() || is_path {
                     let sha256 = found.and_then(|found| self.of_file(found));
                     files.push(InputFile { key: setting.key.clone(), path: path.clone(), sha256 });
                 }
