@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use servesim_engine::config::EngineConfig;
 use toml::Value;
 
-pub use self::embedded::EMBEDDED;
+pub use self::embedded::{BATCHES, EMBEDDED};
 pub use self::output::OutputConfig;
 pub use self::settings::{Origin, Setting};
 pub use self::timing::{HostConfig, ModelConfig, TimingConfig};

@@ -1,11 +1,14 @@
 //! The command line.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::realtime::speed;
+
+use crate::batch::shard::Shard;
 
 /// A GPU-free simulator of an LLM serving engine: SGLang's scheduler, radix cache and KV events, pass by pass.
 #[derive(Parser)]
@@ -32,10 +35,22 @@ pub enum Command {
     /// Make timing models
     #[command(subcommand)]
     Timing(TimingCommand),
+    /// Run many scenarios at once, and report on all of them
+    Batch(BatchOptions),
+    /// Join the shards of a batch
+    Merge(MergeOptions),
+    /// Put the metrics of two runs side by side, and say in which settings they differ
+    Compare(CompareOptions),
+    /// The scenarios and batches that come with the program
+    #[command(subcommand)]
+    Scenarios(ScenariosCommand),
+    /// Run one case of a batch, which stdin names
+    #[command(hide = true)]
+    RunCase,
 }
 
 /// What `run` is told.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct RunOptions {
     /// A scenario file, or the name of one that comes with the program (coding-agent, agents16, weka, ...)
     pub scenario: String,
@@ -231,4 +246,87 @@ pub struct FitArguments {
     /// Write the section of a linear model, or the grid of a table, to this file
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+}
+
+/// What `batch` is told.
+#[derive(Args)]
+pub struct BatchOptions {
+    /// Scenario files, batch files, folders of them, or names that `servesim scenarios list` shows
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Folder of the results
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Cases at a time [default: one a core]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+    /// Go on with a batch that was ended: what is done stays, what has changed or failed is run again
+    #[arg(long)]
+    pub resume: bool,
+    /// Run every N-th case only, from the I-th on; `servesim merge` joins the folders
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+    /// Set any key of every case, e.g. engine.page_size=16
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// End a case that has more resident memory, in MB (10^6 bytes)
+    #[arg(long, value_name = "MB", value_parser = above_zero)]
+    pub max_rss_mb: Option<f64>,
+    /// End a case that runs longer, in seconds on the clock
+    #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
+    pub max_wall_s: Option<f64>,
+    /// Skip rows of traces that cannot be used, and count them
+    #[arg(long)]
+    pub lenient: bool,
+}
+
+/// A limit of the command line.
+fn above_zero(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0);
+    value.ok_or_else(|| "expected a number above 0".into())
+}
+
+/// What `merge` is told.
+#[derive(Args)]
+pub struct MergeOptions {
+    /// The folders of the shards
+    #[arg(required = true, value_name = "DIR")]
+    pub shards: Vec<PathBuf>,
+    /// Folder of the joined results
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+/// What `compare` is told.
+#[derive(Args)]
+pub struct CompareOptions {
+    /// A run: the folder of `run --out`, or a case's folder of a batch
+    pub run_a: PathBuf,
+    /// Another one
+    pub run_b: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The commands about what comes with the program.
+#[derive(Subcommand)]
+pub enum ScenariosCommand {
+    /// Name and purpose of each
+    List,
+    /// Print one
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Write one to a file, to be changed
+    Copy {
+        /// Its name
+        name: String,
+        /// The file, or the folder for it [default: the current folder]
+        to: Option<PathBuf>,
+        /// Write over a file that is there
+        #[arg(long)]
+        force: bool,
+    },
 }

@@ -32,13 +32,30 @@ pub struct HostCost {
 }
 
 fn cpu_s() -> f64 {
-    getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
+    cpu_s_of(UsageWho::RUSAGE_SELF)
+}
+
+/// Seconds of CPU that ended child processes took.
+pub fn children_cpu_s() -> f64 {
+    cpu_s_of(UsageWho::RUSAGE_CHILDREN)
+}
+
+fn cpu_s_of(who: UsageWho) -> f64 {
+    getrusage(who).map_or(0.0, |usage| {
         let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
         seconds(usage.user_time()) + seconds(usage.system_time())
     })
 }
 
-fn peak_memory_mb() -> f64 {
+/// The largest resident memory of this process until now, in MB (10^6 bytes).
+pub fn peak_memory_mb() -> f64 {
+    // Linux counts a parent's memory into a child's `ru_maxrss`, but not into this.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    if let Some(kib) = peak {
+        return kib as f64 * 1024.0 / 1e6;
+    }
     // The kernel counts in KiB.
     getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| usage.max_rss() as f64 * 1024.0 / 1e6)
 }

@@ -1,9 +1,12 @@
 //! The program `servesim`. Each command is a file of its own; results go to stdout or files, progress and host costs to stderr.
 
 mod arguments;
+mod batch;
+mod compare;
 mod events;
 mod host;
 mod kv_events;
+mod library;
 mod progress;
 mod realtime;
 mod report;
@@ -42,6 +45,11 @@ fn main() -> ExitCode {
         Command::Events(EventsCommand::Check(options)) => events::check(&options),
         Command::Events(EventsCommand::Compare(options)) => events::compare(&options),
         Command::Timing(TimingCommand::Fit(options)) => timing::fit(&options),
+        Command::Batch(options) => batch::batch(&options),
+        Command::Merge(options) => batch::merge::merge(&options),
+        Command::Compare(options) => compare::compare(&options),
+        Command::Scenarios(command) => library::scenarios(&command),
+        Command::RunCase => batch::child::run_case(),
     };
     match outcome {
         Ok(code) => code,

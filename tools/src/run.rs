@@ -32,6 +32,11 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
         print(&scenario.render_config())?;
         return Ok(ExitCode::SUCCESS);
     }
+    play_scenario(&scenario, options)
+}
+
+/// Plays a scenario that is loaded, and sums it up as the options say.
+pub fn play_scenario(scenario: &Scenario, options: &RunOptions) -> Result<ExitCode, Failure> {
     let out = options.out.clone().or_else(|| scenario.output.dir.clone());
     if let Some(folder) = &out {
         // Before the run, so that a wrong folder does not cost one.
@@ -41,10 +46,10 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
         note(&format!("warning: {warning}"));
     }
     let stopwatch = Stopwatch::start();
-    let (summary, skipped_rows, kv_events) = play(&scenario, options, out.as_deref())?;
+    let (summary, skipped_rows, kv_events) = play(scenario, options, out.as_deref())?;
     let cost = HostCost { kv_events, ..stopwatch.cost(summary.requests.submitted, summary.passes.total) };
     if let Some(folder) = out {
-        write_files(&folder, &scenario, &summary, &cost).map_err(Failure::Run)?;
+        write_files(&folder, scenario, &summary, &cost).map_err(Failure::Run)?;
     }
     if skipped_rows > 0 {
         let rows = if skipped_rows == 1 { "row" } else { "rows" };

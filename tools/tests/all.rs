@@ -2,10 +2,13 @@
 
 mod bad_input;
 mod bad_settings;
+mod batch;
 mod command_line;
+mod compare;
 mod documents;
 mod kv_events;
 mod kv_events_zmq;
+mod library;
 mod memory;
 mod program;
 mod result_files;

@@ -94,6 +94,11 @@ impl Scenario {
         })
     }
 
+    /// Where a file is that a setting names: beside the scenario file, else in the folder that `SERVESIM_TRACES` names.
+    pub fn find_input(&self, path: &Path) -> Option<PathBuf> {
+        find_trace(&self.folder, traces_folder().as_deref(), path)
+    }
+
     /// Where a trace is: beside the scenario file, else in the folder that `SERVESIM_TRACES` names.
     fn trace_path(&self, source: &TraceSource) -> Result<PathBuf, InputError> {
         let folder = traces_folder();

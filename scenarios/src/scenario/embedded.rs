@@ -1,4 +1,4 @@
-//! The scenarios that come with the program.
+//! The scenarios and batches that come with the program.
 
 /// File name and text of each scenario.
 pub const EMBEDDED: &[(&str, &str)] = &[
@@ -9,6 +9,21 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("mooncake-conversation.toml", include_str!("../../mooncake-conversation.toml")),
     ("mooncake-synthetic.toml", include_str!("../../mooncake-synthetic.toml")),
     ("azure-code.toml", include_str!("../../azure-code.toml")),
+    ("shared-prefix.toml", include_str!("../../shared-prefix.toml")),
+    ("long-output.toml", include_str!("../../long-output.toml")),
+    ("long-prompts.toml", include_str!("../../long-prompts.toml")),
+];
+
+/// File name and text of each batch file.
+pub const BATCHES: &[(&str, &str)] = &[
+    ("page-size.toml", include_str!("../../batches/page-size.toml")),
+    ("pool-size.toml", include_str!("../../batches/pool-size.toml")),
+    ("schedule-policies.toml", include_str!("../../batches/schedule-policies.toml")),
+    ("eviction-policies.toml", include_str!("../../batches/eviction-policies.toml")),
+    ("chunk-size.toml", include_str!("../../batches/chunk-size.toml")),
+    ("retraction-storms.toml", include_str!("../../batches/retraction-storms.toml")),
+    ("agent-lanes.toml", include_str!("../../batches/agent-lanes.toml")),
+    ("overlap.toml", include_str!("../../batches/overlap.toml")),
 ];
 
 #[cfg(test)]
