@@ -8,10 +8,10 @@
 use bevy_ecs::prelude::{IntoScheduleConfigs, Schedule, World};
 use bevy_ecs::schedule::{LogLevel, ScheduleBuildSettings, ScheduleLabel};
 
-use crate::batch::{Plan, Refusal, StrideLimits};
+use crate::batch::{Plan, Refusal};
 use crate::cache::Cache;
 use crate::config::EngineConfig;
-use crate::engine::Engine;
+use crate::engine::{Engine, Loan};
 use crate::journal::Mark;
 use crate::laps::{Stage, timed, timed_with};
 use crate::ratio::NewTokenRatio;
@@ -58,6 +58,7 @@ enum Phase {
 
 /// The schedules of a worker.
 pub(crate) struct Iteration {
+    world: World,
     enter: Schedule,
     choose: Schedule,
     commit: Schedule,
@@ -78,7 +79,10 @@ fn schedule(phase: Phase) -> Schedule {
 
 impl Iteration {
     pub(crate) fn new() -> Iteration {
+        let mut world = World::new();
+        world.init_resource::<Loan>();
         let mut iteration = Iteration {
+            world,
             enter: schedule(Phase::Enter),
             choose: schedule(Phase::Choose),
             commit: schedule(Phase::Commit),
@@ -104,29 +108,39 @@ impl Iteration {
         iteration
     }
 
+    fn lend(&mut self, engine: Box<Engine>) {
+        self.world.resource_mut::<Loan>().0 = Some(engine);
+    }
+
+    fn take_back(&mut self) -> Box<Engine> {
+        self.world.resource_mut::<Loan>().0.take().expect("the stores were lent")
+    }
+
     /// Takes what was asked into the worker.
-    pub(crate) fn enter(&mut self, world: &mut World) {
-        self.enter.run(world);
+    pub(crate) fn enter(&mut self, engine: Box<Engine>) -> Box<Engine> {
+        self.lend(engine);
+        self.enter.run(&mut self.world);
+        self.take_back()
     }
 
     /// Runs one iteration, and returns why it was refused, if it was.
-    pub(crate) fn run(&mut self, world: &mut World) -> Option<Refusal> {
-        self.choose.run(world);
-        let refusal = world.resource_mut::<Engine>().pass.plan.refusal.take();
+    pub(crate) fn run(&mut self, engine: Box<Engine>) -> (Box<Engine>, Option<Refusal>) {
+        self.lend(engine);
+        self.choose.run(&mut self.world);
+        let refusal = self.world.resource_mut::<Loan>().engine().pass.plan.refusal.take();
         if refusal.is_none() {
-            self.commit.run(world);
+            self.commit.run(&mut self.world);
         } else {
-            self.undo.run(world);
+            self.undo.run(&mut self.world);
         }
-        refusal
+        (self.take_back(), refusal)
     }
 
-    /// Runs a stride of decode passes that only count, and returns how many there were and why the first one was refused.
-    pub(crate) fn stride(&mut self, world: &mut World, limits: StrideLimits) -> (u64, Option<Refusal>) {
-        world.resource_mut::<Engine>().pass.plan.stride = limits;
-        self.stride.run(world);
-        let plan = &mut world.resource_mut::<Engine>().into_inner().pass.plan;
-        (plan.stride_passes, plan.refusal.take())
+    /// Runs a stride of decode passes that only count; the plan then says how many there were and why the first one was refused.
+    pub(crate) fn stride(&mut self, engine: Box<Engine>) -> Box<Engine> {
+        self.lend(engine);
+        self.stride.run(&mut self.world);
+        self.take_back()
     }
 }
 

@@ -3,7 +3,7 @@
 //! Without a probe nothing is read, and a system costs one look at an empty field more. The engine has no clock of its own: who
 //! profiles brings the probe.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Loan};
 use bevy_ecs::prelude::{FromWorld, Local, ResMut};
 
 /// A system of the schedules, in the order in which they run.
@@ -179,9 +179,10 @@ impl Laps {
 pub(crate) fn timed(
     stage: Stage,
     system: impl Fn(&mut Engine) + Send + Sync + 'static,
-) -> impl FnMut(ResMut<Engine>) + Send + Sync + 'static {
-    move |mut engine| {
-        system(&mut engine);
+) -> impl FnMut(ResMut<Loan>) + Send + Sync + 'static {
+    move |mut loan| {
+        let engine = loan.engine();
+        system(engine);
         engine.laps.end(stage);
     }
 }
@@ -190,9 +191,10 @@ pub(crate) fn timed(
 pub(crate) fn timed_with<S: FromWorld + Send + 'static>(
     stage: Stage,
     system: impl Fn(&mut Engine, &mut S) + Send + Sync + 'static,
-) -> impl FnMut(ResMut<Engine>, Local<S>) + Send + Sync + 'static {
-    move |mut engine, mut scratch| {
-        system(&mut engine, &mut scratch);
+) -> impl FnMut(ResMut<Loan>, Local<S>) + Send + Sync + 'static {
+    move |mut loan, mut scratch| {
+        let engine = loan.engine();
+        system(engine, &mut scratch);
         engine.laps.end(stage);
     }
 }

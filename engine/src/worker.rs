@@ -3,8 +3,6 @@
 mod profile;
 mod stuck;
 
-use bevy_ecs::prelude::World;
-
 use crate::batch::{BatchMode, Peek, Refusal, StrideLimits};
 use crate::block_hashes::EventDetail;
 use crate::cache::Cache;
@@ -88,7 +86,8 @@ pub enum SubmitError {
 
 /// One simulated serving engine.
 pub struct Worker {
-    world: World,
+    /// The stores; lent to the iteration while a schedule runs.
+    engine: Option<Box<Engine>>,
     iteration: Iteration,
     /// Whether the inbox holds anything.
     asked: bool,
@@ -110,11 +109,10 @@ impl Worker {
     pub fn new(config: EngineConfig, timing: Box<dyn TimingModel>) -> Result<Worker, ConfigError> {
         config.validate()?;
         let extend_ends_in_its_pass = config.disable_overlap_schedule;
-        let mut world = World::new();
-        world.insert_resource(Engine::new(&config, timing));
+        let engine = Some(Box::new(Engine::new(&config, timing)));
         let iteration = Iteration::new();
         Ok(Worker {
-            world,
+            engine,
             iteration,
             asked: false,
             may_stride: false,
@@ -125,11 +123,11 @@ impl Worker {
     }
 
     fn engine(&self) -> &Engine {
-        self.world.resource()
+        held(&self.engine)
     }
 
     fn engine_mut(&mut self) -> &mut Engine {
-        self.world.resource_mut::<Engine>().into_inner()
+        self.engine.as_deref_mut().expect(HELD)
     }
 
     fn cache(&self) -> &Cache {
@@ -207,7 +205,7 @@ impl Worker {
     fn enter_asked(&mut self) {
         self.forget_told();
         if std::mem::take(&mut self.asked) {
-            self.iteration.enter(&mut self.world);
+            self.engine = self.engine.take().map(|engine| self.iteration.enter(engine));
         }
     }
 
@@ -224,7 +222,14 @@ impl Worker {
 
     fn iterate(&mut self) -> Option<Refusal> {
         self.enter_asked();
-        self.iteration.run(&mut self.world)
+        self.run_pass()
+    }
+
+    fn run_pass(&mut self) -> Option<Refusal> {
+        let engine = self.engine.take().expect(HELD);
+        let (engine, refusal) = self.iteration.run(engine);
+        self.engine = Some(engine);
+        refusal
     }
 
     /// Runs iterations until something happens: a stride of decode passes in which nothing arrives or is published and no
@@ -243,7 +248,10 @@ impl Worker {
     fn stride_or_iterate(&mut self, limits: StrideLimits) -> Option<Refusal> {
         if self.may_stride && !self.asked {
             self.forget_told();
-            let (passes, refusal) = self.iteration.stride(&mut self.world, limits);
+            self.pass_mut().plan.stride = limits;
+            self.engine = self.engine.take().map(|engine| self.iteration.stride(engine));
+            let plan = &mut self.pass_mut().plan;
+            let (passes, refusal) = (plan.stride_passes, plan.refusal.take());
             if passes > 0 || refusal.is_some() {
                 return refusal;
             }
@@ -258,7 +266,7 @@ impl Worker {
     pub fn peek(&mut self) -> Result<Peek, StepError> {
         self.enter();
         self.pass_mut().plan.peeking = true;
-        let refusal = self.iteration.run(&mut self.world);
+        let refusal = self.run_pass();
         self.pass_mut().plan.peeking = false;
         match refusal {
             Some(Refusal::Error(error)) => Err(error),
@@ -272,7 +280,7 @@ impl Worker {
         if let Some(Refusal::Error(error)) = refusal {
             return Err(error);
         }
-        let record = &self.world.resource::<Engine>().pass.record;
+        let record = &held(&self.engine).pass.record;
         self.may_stride =
             record.mode == BatchMode::Decode || self.extend_ends_in_its_pass && record.mode == BatchMode::Extend;
         self.told = !record.rejected.is_empty() || !record.dropped.is_empty();
@@ -392,6 +400,13 @@ impl Worker {
     pub fn journal(&self) -> &Journal {
         &self.cache().journal
     }
+}
+
+/// Why a worker has its stores: only while it waits for a schedule to end are they lent.
+const HELD: &str = "the stores are the worker's while no schedule runs";
+
+fn held(engine: &Option<Box<Engine>>) -> &Engine {
+    engine.as_deref().expect(HELD)
 }
 
 /// A request must have a prompt, something to say, and content for all that it may produce.
