@@ -101,9 +101,9 @@ pub struct SystemCost {
     pub sglang_stage: &'static str,
     /// How often it was seen to run; of the total, passes.
     pub runs: u64,
-    /// Nanoseconds over the run: of a system its share of the calls that were read by system, times all calls.
+    /// Nanoseconds over the run: of a system, what it took in calls that were read by system, brought up to all calls.
     pub total_ns: u64,
-    /// The share of all calls.
+    /// The share of calls that were read by system.
     pub share: f64,
     /// Of a run, or of a pass for the total: mean.
     pub mean_ns: f64,
@@ -321,9 +321,14 @@ impl Maker<'_> {
 
     /// The work of the run. Nodes to the root are counted in calls that are read by system alone, and brought up to all.
     fn work(&self) -> Work {
-        let Spent { calls, calls_by_system, .. } = self.tally.spent;
-        let all = ratio(self.tally.work.path_nodes as f64 * calls as f64, calls_by_system as f64);
+        let all = self.tally.work.path_nodes as f64 * self.brought_up();
         Work { path_nodes: all.round() as u64, ..self.tally.work }
+    }
+
+    /// All calls for one that was read by system.
+    fn brought_up(&self) -> f64 {
+        let Spent { calls, calls_by_system, .. } = self.tally.spent;
+        ratio(calls as f64, calls_by_system as f64)
     }
 
     fn tokens(&self) -> u64 {
@@ -333,7 +338,11 @@ impl Maker<'_> {
     fn total(&self) -> SystemCost {
         let spread = &self.tally.total;
         let all = self.tally.all(self.reading);
-        SystemCost { runs: spread.count(), mean_ns: spread.mean_ns(), ..self.cost("total", "", all, spread, 1.0) }
+        SystemCost {
+            runs: spread.count(),
+            mean_ns: spread.mean_ns(),
+            ..self.cost("total", "", all, spread, (1.0, 1.0))
+        }
     }
 
     fn system(&self, stage: Stage) -> SystemCost {
@@ -342,7 +351,11 @@ impl Maker<'_> {
         let seen = self.tally.system(stage, self.reading);
         let share = ratio(seen.host_ns as f64, self.tally.all_by_system(self.reading).host_ns as f64);
         let mean_ns = ratio(seen.host_ns as f64, runs as f64);
-        SystemCost { runs, mean_ns, ..self.cost(stage.as_str(), sglang_stage(stage), seen, spread, share) }
+        SystemCost {
+            runs,
+            mean_ns,
+            ..self.cost(stage.as_str(), sglang_stage(stage), seen, spread, (share, self.brought_up()))
+        }
     }
 
     fn cost(
@@ -351,9 +364,9 @@ impl Maker<'_> {
         sglang_stage: &'static str,
         seen: Reading,
         spread: &Spread,
-        share: f64,
+        (share, brought_up): (f64, f64),
     ) -> SystemCost {
-        let total_ns = share * self.tally.all(self.reading).host_ns as f64;
+        let total_ns = seen.host_ns as f64 * brought_up;
         SystemCost {
             name,
             sglang_stage,
@@ -408,9 +421,9 @@ impl Maker<'_> {
 }
 
 /// Iterations that a bucket must hold for its mean to count.
-const OFTEN: u64 = 30;
+const OFTEN: u64 = 50;
 /// From which ratio on a cost is said to grow.
-const GROWS: f64 = 1.5;
+const GROWS: f64 = 2.0;
 /// The share of all from which on a system is looked at.
 const MATTERS: f64 = 0.02;
 

@@ -18,7 +18,7 @@ pub fn render(report: &Report) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{}: {} of host CPU in {} passes ({} calls of the worker), {} requests, {} tokens computed or produced",
+        "{}: {} of host time in {} passes ({} calls of the worker), {} requests, {} tokens computed or produced",
         report.scenario,
         time(report.total.total_ns as f64),
         count(report.passes),
@@ -229,7 +229,7 @@ fn group(text: &mut String, name: &str, groups: &[GroupCost], systems: &[SystemC
 fn growth(text: &mut String, report: &Report) {
     text.push_str("\nWhat grows\n");
     if report.growth.is_empty() {
-        text.push_str("  no system's mean by 1.5 times or more from the smallest to the largest sizes above\n");
+        text.push_str("  no system's mean by 2 times or more from the smallest to the largest sizes above\n");
     }
     for growth in &report.growth {
         let _ = writeln!(
