@@ -83,12 +83,10 @@ fn profile_scenario(options: &ProfileOptions, name: &str) -> Result<ExitCode, Fa
     let stopwatch = Stopwatch::start();
     let trace = ChromeTrace::create(&options.trace, true)?;
     let mut profiler = Profiler::start(&scenario, options, costs, trace)?;
-    let before = interruptions();
     let summary = profiler.play()?;
-    let interruptions = interruptions() - before;
     let cost = stopwatch.cost(summary.requests.submitted, summary.passes.total);
     let Profiler { tally, reading, counters, passes, trace, player, .. } = profiler;
-    let maker = Maker { tally: &tally, summary: &summary, reading, counters, interruptions, costs };
+    let maker = Maker { tally: &tally, summary: &summary, reading, counters, costs };
     let report = maker.report(&scenario.name, cost);
     if let Some(passes) = passes {
         passes.finish().map_err(|error| Failure::Run(error.into()))?;
@@ -122,6 +120,8 @@ struct Profiler<'o> {
     work: Work,
     /// What was spent up to the last call.
     spent: Spent,
+    /// Interruptions of this process at the last look.
+    interruptions: u64,
 }
 
 impl<'o> Profiler<'o> {
@@ -157,6 +157,7 @@ impl<'o> Profiler<'o> {
             waited: 0,
             work: Work::default(),
             spent: Spent::default(),
+            interruptions: interruptions(),
         })
     }
 
@@ -203,8 +204,10 @@ impl<'o> Profiler<'o> {
         let before = std::mem::replace(&mut self.work, work);
         let by_system = all.calls_by_system > self.spent.calls_by_system;
         let total = call::total(all, &self.spent, self.reading);
-        self.tally.add_total(total.host_ns, passes);
-        let wanted = by_system || self.passes.is_some() || self.tally.dearest.takes((total.host_ns / passes) as f64);
+        let looks = by_system || self.tally.dearest.takes((total.host_ns / passes) as f64);
+        let interrupted = looks && was_interrupted(&mut self.interruptions);
+        self.tally.add_total(total.host_ns, passes, interrupted);
+        let wanted = looks || self.passes.is_some();
         if !wanted && self.trace.is_none() {
             self.spent.follow_totals(all);
             return Ok(());
@@ -223,13 +226,22 @@ impl<'o> Profiler<'o> {
         let cost = Cost::of(&spent, self.reading);
         let shape = Shape::of(worker, waited, now_ns);
         let call = Call { shape, cost, work: done, reference_ns: self.costs.ns(&done) };
-        self.tally.add(&call, &spent);
+        if !interrupted {
+            self.tally.add(&call, &spent);
+        }
         if let Some(passes) = &mut self.passes {
             let row = PassRow { call, var_decode_kv_tokens: var_decode_kv_tokens(worker), counters: self.counters };
             passes.write(&row).map_err(|error| Failure::Run(error.into()))?;
         }
         Ok(())
     }
+}
+
+/// Whether the kernel ran something else since this was last asked. It is asked after each call that is read by system, and
+/// after each that is dear: a call that was interrupted is.
+fn was_interrupted(last: &mut u64) -> bool {
+    let before = std::mem::replace(last, interruptions());
+    *last > before
 }
 
 /// The variance over the decode rows of the last pass of the KV tokens that they read.

@@ -88,8 +88,12 @@ pub struct Timer {
     pub total_ns: u64,
     /// Whether instructions and cycles were counted.
     pub counters: bool,
-    /// How often the kernel ran something else meanwhile. That time is in the passes that it fell into.
-    pub interruptions: u64,
+    /// Calls in which the kernel ran something else. Their times are left out everywhere else.
+    pub interrupted_calls: u64,
+    /// Their passes.
+    pub interrupted_passes: u64,
+    /// Their time, whoever had it.
+    pub interrupted_ns: u64,
 }
 
 /// The cost of a system, or of all.
@@ -266,8 +270,6 @@ pub struct Maker<'a> {
     pub reading: Reading,
     /// Whether instructions and cycles were counted.
     pub counters: bool,
-    /// How often the kernel ran something else meanwhile.
-    pub interruptions: u64,
     /// What the reference pays for a unit of work.
     pub costs: ReferenceCost,
 }
@@ -315,20 +317,23 @@ impl Maker<'_> {
             ns_per_reading: self.reading.host_ns,
             total_ns: self.reading.host_ns * spent.readings,
             counters: self.counters,
-            interruptions: self.interruptions,
+            interrupted_calls: self.tally.interrupted.calls,
+            interrupted_passes: self.tally.interrupted.passes,
+            interrupted_ns: self.tally.interrupted.ns,
         }
     }
 
     /// The work of the run. Nodes to the root are counted in calls that are read by system alone, and brought up to all.
     fn work(&self) -> Work {
-        let all = self.tally.work.path_nodes as f64 * self.brought_up();
+        let Spent { calls, calls_by_system, .. } = self.tally.spent;
+        let all = ratio(self.tally.work.path_nodes as f64 * calls as f64, calls_by_system as f64);
         Work { path_nodes: all.round() as u64, ..self.tally.work }
     }
 
     /// All calls for one that was read by system.
     fn brought_up(&self) -> f64 {
-        let Spent { calls, calls_by_system, .. } = self.tally.spent;
-        ratio(calls as f64, calls_by_system as f64)
+        let calls = self.tally.spent.calls - self.tally.interrupted.calls;
+        ratio(calls as f64, self.tally.by_system.calls_by_system as f64)
     }
 
     fn tokens(&self) -> u64 {

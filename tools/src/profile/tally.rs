@@ -161,6 +161,17 @@ impl Sizes {
     }
 }
 
+/// Calls in which the kernel ran something else.
+#[derive(Clone, Copy, Default)]
+pub struct Interrupted {
+    /// Calls.
+    pub calls: u64,
+    /// Passes.
+    pub passes: u64,
+    /// Nanoseconds.
+    pub ns: u64,
+}
+
 /// Everything that is kept of a profile.
 #[derive(Default)]
 pub struct ProfileTally {
@@ -168,6 +179,8 @@ pub struct ProfileTally {
     pub passes: u64,
     /// What was spent, readings and all.
     pub spent: Spent,
+    /// Calls that were interrupted: all that follows is of the others.
+    pub interrupted: Interrupted,
     /// The same of the calls that were read by system.
     pub by_system: Spent,
     /// By system: nanoseconds of a run.
@@ -213,10 +226,16 @@ impl PassesByNs {
 pub const KINDS: [Kind; 5] = [Kind::Idle, Kind::Extend, Kind::Mixed, Kind::Decode, Kind::Stride];
 
 impl ProfileTally {
-    /// Adds what every call has: its time, and its passes.
-    pub fn add_total(&mut self, total_ns: u64, passes: u64) {
+    /// Adds what every call has: its time, and its passes. The time of one that was interrupted says nothing.
+    pub fn add_total(&mut self, total_ns: u64, passes: u64, interrupted: bool) {
         let ns_per_pass = total_ns / passes;
         self.passes += passes;
+        if interrupted {
+            self.interrupted.calls += 1;
+            self.interrupted.passes += passes;
+            self.interrupted.ns += total_ns;
+            return;
+        }
         self.total.add(ns_per_pass, passes);
         self.passes_by_ns.0[bucket_of(ns_per_pass)] += passes;
     }
@@ -248,9 +267,10 @@ impl ProfileTally {
         spent.stages[stage as usize].since(times(reading, spent.readings_in[stage as usize]))
     }
 
-    /// What all calls came to, the cost of the readings taken off.
+    /// What all calls but the interrupted ones came to, the cost of the readings taken off.
     pub fn all(&self, reading: Reading) -> Reading {
-        total(&self.spent, &Spent::default(), reading)
+        let all = total(&self.spent, &Spent::default(), reading);
+        Reading { host_ns: all.host_ns.saturating_sub(self.interrupted.ns), ..all }
     }
 
     /// The same of the calls that were read by system.

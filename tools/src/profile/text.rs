@@ -36,11 +36,12 @@ pub fn render(report: &Report) -> String {
         count(timer.calls_by_system),
         100.0 * report.covered_share
     );
-    if timer.interruptions > 0 {
+    if timer.interrupted_calls > 0 {
         let _ = writeln!(
             text,
-            "the kernel ran something else {} times meanwhile: the passes that this fell into seem dearer than they were",
-            count(timer.interruptions)
+            "interrupted: in {} calls, of {} in all, the kernel ran something else; their times are left out",
+            count(timer.interrupted_calls),
+            time(timer.interrupted_ns as f64)
         );
     }
     text.push('\n');
