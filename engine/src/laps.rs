@@ -107,27 +107,65 @@ impl Reading {
 pub trait Probe: Send + Sync {
     /// The counters now.
     fn read(&mut self) -> Reading;
+
+    /// Whether the call of the worker that starts now is read system by system, or only at its start and end. Asked once a call.
+    fn reads_systems(&mut self) -> bool {
+        true
+    }
 }
 
 /// What the host spent on each system, and on calls of the worker as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// By system, in the order of [`Stage::ALL`]; what calls it is counted with the system that it calls.
+    /// By system, in the order of [`Stage::ALL`]; what calls it is counted with the system that it calls, and the way out of
+    /// the call with the last one.
     pub stages: [Reading; Stage::COUNT],
     /// How often each system ran.
     pub runs: [u64; Stage::COUNT],
+    /// How many readings each system's time holds: what a reading costs is in all times.
+    pub readings_in: [u64; Stage::COUNT],
     /// From the start to the end of the calls of [`crate::worker::Worker::step`] and [`crate::worker::Worker::advance`].
     pub total: Reading,
-    /// How often the probe was read: what the readings themselves cost is in all of the above.
+    /// How often the probe was read. The time of a call holds all readings of the call but the first.
     pub readings: u64,
+    /// Calls that were read.
+    pub calls: u64,
+    /// Calls that were read system by system.
+    pub calls_by_system: u64,
+}
+
+impl Spent {
+    /// What was spent since an earlier count.
+    pub fn since(&self, earlier: &Spent) -> Spent {
+        let mut spent = Spent { calls: self.calls - earlier.calls, ..Spent::default() };
+        spent.total = self.total.since(earlier.total);
+        spent.readings = self.readings - earlier.readings;
+        spent.calls_by_system = self.calls_by_system - earlier.calls_by_system;
+        if spent.calls_by_system > 0 {
+            for index in 0..Stage::COUNT {
+                spent.stages[index] = self.stages[index].since(earlier.stages[index]);
+                spent.runs[index] = self.runs[index] - earlier.runs[index];
+                spent.readings_in[index] = self.readings_in[index] - earlier.readings_in[index];
+            }
+        }
+        spent
+    }
+
+    /// Takes over the numbers of a later count that grow with every call; those by system stay as they are.
+    pub fn follow_totals(&mut self, later: &Spent) {
+        (self.total, self.readings, self.calls) = (later.total, later.readings, later.calls);
+    }
 }
 
 /// The readings of a worker.
 #[derive(Default)]
 pub(crate) struct Laps {
     probe: Option<Box<dyn Probe>>,
+    /// Whether the call under way is read system by system.
+    by_system: bool,
     started: Reading,
     last: Reading,
+    last_stage: Option<Stage>,
     spent: Spent,
 }
 
@@ -136,9 +174,9 @@ impl Laps {
         *self = Laps { probe, ..Laps::default() };
     }
 
-    /// Whether anything is read.
-    pub(crate) fn are_read(&self) -> bool {
-        self.probe.is_some()
+    /// Whether the call under way is read system by system.
+    pub(crate) fn by_system(&self) -> bool {
+        self.by_system
     }
 
     fn read(&mut self) -> Reading {
@@ -148,25 +186,45 @@ impl Laps {
 
     /// A call of the worker starts.
     pub(crate) fn start(&mut self) {
+        self.by_system = self.probe.as_mut().is_some_and(|probe| probe.reads_systems());
+        self.spent.calls += 1;
+        self.spent.calls_by_system += u64::from(self.by_system);
         self.started = self.read();
         self.last = self.started;
+        self.last_stage = None;
     }
 
     /// A system has run.
     fn end(&mut self, stage: Stage) {
-        if self.probe.is_none() {
+        if !self.by_system {
             return;
         }
+        self.lap(stage);
+        self.spent.runs[stage as usize] += 1;
+        self.last_stage = Some(stage);
+    }
+
+    /// Counts what was spent since the last reading for a system.
+    fn lap(&mut self, stage: Stage) {
         let now = self.read();
         self.spent.stages[stage as usize].add(now.since(self.last));
-        self.spent.runs[stage as usize] += 1;
+        self.spent.readings_in[stage as usize] += 1;
         self.last = now;
     }
 
     /// The call of the worker ends.
     pub(crate) fn finish(&mut self) {
-        let now = self.read();
-        self.spent.total.add(now.since(self.started));
+        match self.last_stage.take() {
+            Some(stage) => self.lap(stage),
+            None => self.last = self.read(),
+        }
+        self.spent.total.add(self.last.since(self.started));
+        self.by_system = false;
+    }
+
+    /// What was spent since it was taken last.
+    pub(crate) fn spent(&self) -> &Spent {
+        &self.spent
     }
 
     /// What was spent since the last time it was taken.

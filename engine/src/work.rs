@@ -24,7 +24,7 @@ pub struct Work {
     /// Bytes hashed for KV events.
     pub bytes_hashed: u64,
     /// Nodes from a pinned or unpinned node up to the root, which the reference visits for each match, lock and release of a
-    /// lock. Counted only while a probe is set.
+    /// lock. Counted only in calls that a probe reads system by system.
     pub path_nodes: u64,
     /// Times that memory ran short and leaves were evicted: calls of the reference's eviction.
     pub eviction_calls: u64,

@@ -1,6 +1,6 @@
 //! The worker: one simulated engine, as a test or a player drives it.
 
-mod profile;
+pub mod profile;
 mod stuck;
 
 use crate::batch::{BatchMode, Peek, Refusal, StrideLimits};

@@ -3,6 +3,7 @@
 use servesim_engine::batch::BatchMode;
 use servesim_engine::block_hashes::EventDetail;
 use servesim_engine::config::{ConfigError, EngineConfig, Role};
+use servesim_engine::laps::Probe;
 use servesim_engine::record::PassRecord;
 use servesim_engine::request::Transfer;
 use servesim_engine::timing::TimingModel;
@@ -190,6 +191,11 @@ impl Player {
     /// The worker.
     pub fn worker(&self) -> &Worker {
         &self.worker
+    }
+
+    /// Has the host's counters read at the end of each system, or no longer.
+    pub fn set_probe(&mut self, probe: Option<Box<dyn Probe>>) {
+        self.worker.set_probe(probe);
     }
 
     /// How many jobs there will be in all, where the workload knows.

@@ -63,11 +63,13 @@ fn the_end_of_each_system_is_read_and_the_systems_make_up_the_call() {
         assert!(0 < strides && strides < calls.len());
         for (stride, spent) in &calls {
             let stages: u64 = spent.stages.iter().map(|reading| reading.host_ns).sum();
+            assert_eq!(spent.total.host_ns, stages);
+            assert_eq!(spent.total.instructions, 10 * stages);
             // The last tick is the end of the call itself.
-            assert_eq!(spent.total.host_ns, stages + 1);
-            assert_eq!(spent.total.instructions, 10 * (stages + 1));
-            assert_eq!(spent.runs.iter().sum::<u64>(), stages);
-            assert_eq!(spent.readings, stages + 2);
+            assert_eq!(spent.runs.iter().sum::<u64>(), stages - 1);
+            assert_eq!(spent.readings_in.iter().sum::<u64>(), stages);
+            assert_eq!(spent.readings, stages + 1);
+            assert_eq!((spent.calls, spent.calls_by_system), (1, 1));
             let settled = spent.runs[Stage::Settle as usize];
             assert!(settled == 0 || (settled == 1 && !stride), "a call is a stride or one iteration");
             assert!(settled == 1 || spent.runs[Stage::Stride as usize] == 1);
@@ -88,6 +90,41 @@ fn a_probe_changes_no_pass_and_none_reads_nothing() {
     let (with_paths, without) = (probed.work(), plain.work());
     assert!(with_paths.path_nodes > 0 && without.path_nodes == 0);
     assert_eq!(servesim_engine::work::Work { path_nodes: 0, ..with_paths }, without);
+}
+
+/// Reads every other call by system.
+#[derive(Default)]
+struct Alternating(Ticks, bool);
+
+impl Probe for Alternating {
+    fn read(&mut self) -> Reading {
+        self.0.read()
+    }
+
+    fn reads_systems(&mut self) -> bool {
+        self.1 = !self.1;
+        self.1
+    }
+}
+
+#[test]
+fn calls_that_are_not_read_by_system_are_read_twice() {
+    let (mut some, mut all) = (worker(false), worker(false));
+    some.set_probe(Some(Box::new(Alternating::default())));
+    all.set_probe(Some(Box::new(Ticks::default())));
+    let calls = play(&mut some);
+    let whole = play(&mut all);
+    for (index, ((_, spent), (_, whole))) in calls.iter().zip(&whole).enumerate() {
+        if index % 2 == 0 {
+            assert_eq!(spent, whole);
+        } else {
+            let total = Reading { host_ns: 1, instructions: 10, cycles: 100 };
+            assert_eq!(*spent, Spent { total, readings: 2, calls: 1, ..Spent::default() });
+        }
+    }
+    let (some, all) = (some.work(), all.work());
+    assert!(0 < some.path_nodes && some.path_nodes < all.path_nodes);
+    assert_eq!(servesim_engine::work::Work { path_nodes: all.path_nodes, ..some }, all);
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub struct Arguments {
 pub enum Command {
     /// Play a scenario and sum it up
     Run(RunOptions),
+    /// Play a scenario and say where the host's time goes, pass by pass; or compare two profiles
+    Profile(ProfileOptions),
     /// Play recorded logs and compare every pass
     Verify(VerifyOptions),
     /// Look into a trace
@@ -96,6 +98,9 @@ pub struct RunOptions {
     /// Play simulated time against the wall clock, SPEED times as fast [default: 1]
     #[arg(long, value_name = "SPEED", num_args = 0..=1, default_missing_value = "1", value_parser = speed)]
     pub realtime: Option<f64>,
+    /// A trace of the run.
+    #[command(flatten)]
+    pub trace: TraceOptions,
 }
 
 impl RunOptions {
@@ -125,6 +130,67 @@ fn quoted(text: &str) -> String {
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=86_400.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("found {text}, expected seconds from 0 to 86400"))
+}
+
+/// Where a trace of the run goes.
+#[derive(Args, Default)]
+pub struct TraceOptions {
+    /// Write a trace for Perfetto or chrome://tracing to this file, gzipped if its name ends in .gz
+    #[arg(long, value_name = "FILE")]
+    pub trace_out: Option<PathBuf>,
+    /// Events after which the trace is cut, at the end of an iteration
+    #[arg(long, value_name = "EVENTS", default_value_t = 1_000_000, requires = "trace_out")]
+    pub trace_limit: u64,
+}
+
+/// What `profile` is told.
+#[derive(Args)]
+pub struct ProfileOptions {
+    /// A scenario file, or the name of one that comes with the program (coding-agent, agents16, weka, ...)
+    #[arg(required_unless_present = "compare", conflicts_with = "compare")]
+    pub scenario: Option<String>,
+    /// Set any key of the scenario, e.g. engine.page_size=16
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Skip rows of a trace that cannot be used, and count them
+    #[arg(long)]
+    pub lenient: bool,
+    /// Read one call of the worker in N system by system, the others at their start and end; 1 reads all and costs the most
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
+    pub every: u64,
+    /// Count instructions and cycles too, where the kernel does
+    #[arg(long)]
+    pub counters: bool,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Write the report (profile.json), a row a call of the worker (profile.csv), and what `run` writes to this folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Form of the file of passes below --out
+    #[arg(long, value_name = "FORMAT", default_value = "csv")]
+    pub passes_format: PassesFormat,
+    /// What a unit of the reference's work costs: eviction_leaf_ns, leaf_insert_ns, path_node_ns or queue_entry_ns
+    #[arg(long, value_name = "KEY=NS")]
+    pub reference_cost: Vec<String>,
+    /// A trace of the run.
+    #[command(flatten)]
+    pub trace: TraceOptions,
+    /// Compare two files profile.json, system by system
+    #[arg(long, value_names = ["A", "B"], num_args = 2)]
+    pub compare: Vec<PathBuf>,
+    /// With --compare: exit with 1 if a pass costs more than this many times as much in B
+    #[arg(long, value_name = "RATIO", requires = "compare")]
+    pub fail_above: Option<f64>,
+}
+
+/// The form of a profile's file of passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PassesFormat {
+    /// Comma-separated values
+    Csv,
+    /// Parquet
+    Parquet,
 }
 
 /// What `verify` is told.

@@ -47,6 +47,11 @@ fn cpu_s_of(who: UsageWho) -> f64 {
     })
 }
 
+/// How often the kernel took the processor away from this process to run something else.
+pub fn interruptions() -> u64 {
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.involuntary_context_switches().max(0) as u64)
+}
+
 /// The largest resident memory of this process until now, in MB (10^6 bytes).
 pub fn peak_memory_mb() -> f64 {
     // Linux counts a parent's memory into a child's `ru_maxrss`, but not into this.

@@ -2,11 +2,13 @@
 
 mod arguments;
 mod batch;
+mod chrome_trace;
 mod compare;
 mod events;
 mod host;
 mod kv_events;
 mod library;
+mod profile;
 mod progress;
 mod realtime;
 mod report;
@@ -39,6 +41,7 @@ enum Failure {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Run(options) => run::run(&options),
+        Command::Profile(options) => profile::profile(&options),
         Command::Verify(options) => verify::verify(&options),
         Command::Trace(TraceCommand::Info(options)) => trace::info(&options),
         Command::Events(EventsCommand::Info(options)) => events::info(&options),

@@ -13,6 +13,7 @@ use servesim_scenarios::scenario::{Scenario, WorkloadConfig};
 use servesim_scenarios::summary::{Summary, Tally};
 
 use crate::arguments::RunOptions;
+use crate::chrome_trace::ChromeTrace;
 use crate::host::{HostCost, Stopwatch};
 use crate::kv_events::{Delivery, KvEventsOutput, Patience};
 use crate::progress::Progress;
@@ -51,10 +52,7 @@ pub fn play_scenario(scenario: &Scenario, options: &RunOptions) -> Result<ExitCo
     if let Some(folder) = out {
         write_files(&folder, scenario, &summary, &cost).map_err(Failure::Run)?;
     }
-    if skipped_rows > 0 {
-        let rows = if skipped_rows == 1 { "row" } else { "rows" };
-        note(&format!("skipped {skipped_rows} {rows} that cannot be used"));
-    }
+    note_rows(skipped_rows);
     note(&cost.to_string());
     if options.json {
         let text = json(&summary).map_err(|error| Failure::Run(error.into()))?;
@@ -65,6 +63,15 @@ pub fn play_scenario(scenario: &Scenario, options: &RunOptions) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
+/// A player of the scenario at time 0.
+pub fn player(scenario: &Scenario) -> Result<Player, Failure> {
+    let workload = scenario.build_workload().map_err(|error| Failure::BadInput(error.into()))?;
+    let timing = scenario.build_timing().map_err(|error| Failure::BadInput(error.into()))?;
+    let player = Player::new(scenario.engine.clone(), timing, workload, Pace::Model)
+        .map_err(|error| Failure::BadInput(anyhow::Error::from(error).context(scenario.name.clone())))?;
+    Ok(player.on_error(scenario.on_error).event_detail(KvEventsOutput::detail(scenario)))
+}
+
 fn play(
     scenario: &Scenario,
     options: &RunOptions,
@@ -73,13 +80,8 @@ fn play(
     let files = out.map(|folder| RunFiles::create(folder, &scenario.output)).transpose();
     let mut files = files.map_err(|error| Failure::BadInput(error.into()))?;
     let metrics = scenario.metrics_config(files.is_some());
-    let workload = scenario.build_workload().map_err(|error| Failure::BadInput(error.into()))?;
-    let timing = scenario.build_timing().map_err(|error| Failure::BadInput(error.into()))?;
-    let mut player = Player::new(scenario.engine.clone(), timing, workload, Pace::Model)
-        .map_err(|error| Failure::BadInput(anyhow::Error::from(error).context(scenario.name.clone())))?
-        .on_error(scenario.on_error)
-        .watch_intervals(metrics.interval_ns)
-        .event_detail(KvEventsOutput::detail(scenario));
+    let mut trace = ChromeTrace::create(&options.trace, false)?;
+    let mut player = player(scenario)?.watch_intervals(metrics.interval_ns);
     if options.realtime.is_some() {
         player = player.longest_stride(LONGEST_STRIDE);
     }
@@ -102,6 +104,9 @@ fn play(
             }
             tally.add(played);
             progress.tick(tally.ended(), played.now_ns);
+            if let Some(trace) = &mut trace {
+                trace.add(played);
+            }
             if let Some(audit) = &mut audit {
                 audit.note(played);
             }
@@ -125,6 +130,10 @@ fn play(
     };
     progress.finish();
     note_skipped(&player);
+    if let Some(trace) = trace {
+        // Also after a failure: the trace may show what led to it.
+        trace.finish().map_err(Failure::Run)?;
+    }
     match outcome {
         Ok(()) => {
             let summary = tally.summary();
@@ -135,13 +144,28 @@ fn play(
             let delivery = kv_events.map_or(Ok(None), KvEventsOutput::finish)?;
             Ok((summary, player.skipped_rows(), delivery))
         }
-        Err(error @ (PlayError::Input(_) | PlayError::Config(_))) => Err(Failure::BadInput(error.into())),
-        Err(error) => Err(Failure::Run(error.into())),
+        Err(error) => Err(failure(error)),
+    }
+}
+
+/// What a run that could not go on comes to.
+pub fn failure(error: PlayError) -> Failure {
+    match error {
+        PlayError::Input(_) | PlayError::Config(_) => Failure::BadInput(error.into()),
+        error => Failure::Run(error.into()),
+    }
+}
+
+/// Says how many rows of a trace were skipped, if any were.
+pub fn note_rows(skipped_rows: u64) {
+    if skipped_rows > 0 {
+        let rows = if skipped_rows == 1 { "row" } else { "rows" };
+        note(&format!("skipped {skipped_rows} {rows} that cannot be used"));
     }
 }
 
 /// Says in one line how many requests were dropped because their pass was refused, with the first few.
-fn note_skipped(player: &Player) {
+pub fn note_skipped(player: &Player) {
     let (count, few) = (player.skipped_requests(), player.skipped());
     if count == 0 {
         return;
@@ -153,7 +177,7 @@ fn note_skipped(player: &Player) {
 }
 
 /// A trace without a row to play is not what was meant.
-fn check_any(workload: &WorkloadConfig, summary: &Summary) -> Result<(), Failure> {
+pub fn check_any(workload: &WorkloadConfig, summary: &Summary) -> Result<(), Failure> {
     match workload.source() {
         Some(source) if summary.requests.submitted == 0 => {
             let path = source.path.display();
@@ -164,7 +188,8 @@ fn check_any(workload: &WorkloadConfig, summary: &Summary) -> Result<(), Failure
     }
 }
 
-fn json<T: Serialize>(value: &T) -> serde_json::Result<String> {
+/// A value as JSON for people.
+pub fn json<T: Serialize>(value: &T) -> serde_json::Result<String> {
     serde_json::to_string_pretty(value)
 }
 
@@ -176,12 +201,14 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-fn make_folder(folder: &Path) -> Result<(), Failure> {
+/// Makes a folder of results.
+pub fn make_folder(folder: &Path) -> Result<(), Failure> {
     let made = std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()));
     made.map_err(Failure::BadInput)
 }
 
-fn write_files(folder: &Path, scenario: &Scenario, summary: &Summary, cost: &HostCost) -> anyhow::Result<()> {
+/// Writes the summary, the settings and what the run cost the host.
+pub fn write_files(folder: &Path, scenario: &Scenario, summary: &Summary, cost: &HostCost) -> anyhow::Result<()> {
     let files = [
         ("summary.json", format!("{}\n", json(summary)?)),
         ("config.toml", scenario.render_config()),

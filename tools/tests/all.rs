@@ -3,6 +3,7 @@
 mod bad_input;
 mod bad_settings;
 mod batch;
+mod chrome_trace;
 mod command_line;
 mod compare;
 mod documents;
@@ -10,6 +11,7 @@ mod kv_events;
 mod kv_events_zmq;
 mod library;
 mod memory;
+mod profile;
 mod program;
 mod result_files;
 mod timing;

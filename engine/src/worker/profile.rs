@@ -1,14 +1,32 @@
 //! What a worker's passes cost the host and how much work they were.
 
 use super::Worker;
+use crate::batch::BatchMode;
 use crate::cache::Cache;
 use crate::laps::{Probe, Spent};
+use crate::record::PassRecord;
+use crate::request::RequestKey;
 use crate::work::Work;
+
+/// What a profiler wants to know after each call, at the price of one look.
+#[derive(Clone, Copy, Debug)]
+pub struct Profiled<'w> {
+    /// What the call did.
+    pub record: &'w PassRecord,
+    /// What the host spent since the probe was set or [`Worker::take_spent`] was called last.
+    pub spent: &'w Spent,
+    /// What was done over the worker's life.
+    pub work: Work,
+    /// Requests that wait.
+    pub waiting: u64,
+}
 
 impl Worker {
     pub(super) fn start_lap(&mut self) {
         if self.probed {
-            self.engine_mut().laps.start();
+            let engine = self.engine_mut();
+            engine.laps.start();
+            engine.cache.tree.work.counts_paths = engine.laps.by_system();
         }
     }
 
@@ -23,7 +41,7 @@ impl Worker {
         self.probed = probe.is_some();
         let engine = self.engine_mut();
         engine.laps.set_probe(probe);
-        engine.cache.tree.work.counts_paths = engine.laps.are_read();
+        engine.cache.tree.work.counts_paths = false;
     }
 
     /// What the host spent since this was last asked; nothing without a probe.
@@ -31,24 +49,60 @@ impl Worker {
         self.engine_mut().laps.take()
     }
 
+    /// KV tokens that the decode rows of the last pass read, their new ones included.
+    pub fn decode_kv_tokens(&self) -> u64 {
+        let scheduler = self.scheduler();
+        match scheduler.batches.last.mode {
+            BatchMode::Idle => 0,
+            BatchMode::Decode => scheduler.running.committed_tokens(),
+            BatchMode::Extend => self.mixed().iter().filter_map(|&row| self.kv_tokens(row)).sum(),
+        }
+    }
+
+    /// Tokens of a request whose KV is in the pool, of one that is still known: those that ended in the last pass are.
+    pub fn kv_tokens(&self, request: RequestKey) -> Option<u64> {
+        let requests = &self.scheduler().requests;
+        requests.knows(request).then(|| u64::from(self.scheduler().running.committed(requests.get(request))))
+    }
+
+    /// The length of a request's prompt in tokens, of one that is still known: those that ended in the last pass are.
+    pub fn prompt_tokens(&self, request: RequestKey) -> Option<u32> {
+        let requests = &self.scheduler().requests;
+        requests.knows(request).then(|| requests.spec(request).prompt_tokens)
+    }
+
+    /// What the last call did and what all cost so far.
+    pub fn profiled(&self) -> Profiled<'_> {
+        let engine = self.engine();
+        Profiled {
+            record: &engine.pass.record,
+            spent: engine.laps.spent(),
+            work: work_of(&engine.cache),
+            waiting: engine.scheduler.queue.iter().len() as u64,
+        }
+    }
+
     /// What was done over the worker's life.
     pub fn work(&self) -> Work {
-        let Cache { tree, pool, hashes, journal, requests_examined, eviction_calls, eviction_leaves, .. } =
-            self.cache();
-        let done = tree.work;
-        Work {
-            nodes_walked: done.nodes_walked,
-            runs_compared: done.runs_compared,
-            splits: done.splits,
-            leaves_added: done.leaves_added,
-            leaves_evicted: done.leaves_evicted,
-            journal_entries: journal.recorded(),
-            requests_examined: *requests_examined,
-            pages_taken: pool.pages_taken,
-            bytes_hashed: hashes.bytes_hashed,
-            path_nodes: done.path_nodes,
-            eviction_calls: *eviction_calls,
-            eviction_leaves: *eviction_leaves,
-        }
+        work_of(self.cache())
+    }
+}
+
+fn work_of(cache: &Cache) -> Work {
+    let Cache { tree, pool, hashes, journal, requests_examined, eviction_calls, eviction_leaves, .. } = cache;
+    let done = tree.work;
+    Work {
+        nodes_walked: done.nodes_walked,
+        runs_compared: done.runs_compared,
+        splits: done.splits,
+        leaves_added: done.leaves_added,
+        leaves_evicted: done.leaves_evicted,
+        journal_entries: journal.recorded(),
+        requests_examined: *requests_examined,
+        pages_taken: pool.pages_taken,
+        bytes_hashed: hashes.bytes_hashed,
+        path_nodes: done.path_nodes,
+        eviction_calls: *eviction_calls,
+        eviction_leaves: *eviction_leaves,
     }
 }
