@@ -31,7 +31,7 @@ impl Seconds {
             while left > 0 {
                 let next_ns = now_ns + run.moved_ns;
                 let end_ns = (next_ns / SECOND_NS + 1) * SECOND_NS;
-                let fit = if run.moved_ns == 0 { left } else { (end_ns - 1 - now_ns) / run.moved_ns };
+                let fit = (end_ns - 1 - now_ns).checked_div(run.moved_ns).unwrap_or(left);
                 let passes = fit.clamp(1, left);
                 self.add(passes * rows, next_ns);
                 now_ns += passes * run.moved_ns;

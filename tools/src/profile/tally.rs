@@ -249,8 +249,8 @@ impl ProfileTally {
         }
         add_spent(&mut self.by_system, spent);
         for ((spread, system), &runs) in self.systems.iter_mut().zip(systems).zip(&spent.runs) {
-            if runs > 0 {
-                spread.add(system.host_ns / runs, runs);
+            if let Some(each_ns) = system.host_ns.checked_div(runs) {
+                spread.add(each_ns, runs);
             }
         }
         self.kinds[call.shape.kind as usize].add(call, systems);
