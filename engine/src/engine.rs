@@ -1,10 +1,8 @@
-//! All that the systems of a worker read and write, as one resource that is lent to the world while a schedule runs.
+//! All that the systems of a worker read and write, as one value that goes from system to system.
 //!
-//! One, because to look a resource up costs more than most systems do in a pass where nothing happens: the systems are chained
-//! and nearly all of them write to the three parts. Which part a system touches stands in its first lines. Lent, because
-//! between two passes the worker is asked for its records and sizes many times, and looks nothing up for that.
-
-use bevy_ecs::resource::Resource;
+//! One, because to look up a resource costs more than most systems do in a pass where nothing happens, and nearly all of them
+//! write to all three parts. Which part a system touches stands in its first lines. Between two passes the stores are the
+//! worker's, which is asked for its records and sizes many times.
 
 use crate::cache::Cache;
 use crate::config::EngineConfig;
@@ -20,17 +18,6 @@ pub(crate) struct Engine {
     pub(crate) pass: Pass,
     pub(crate) timing: Timing,
     pub(crate) laps: Laps,
-}
-
-/// The stores while a schedule runs; in between they are the worker's.
-#[derive(Resource, Default)]
-pub(crate) struct Loan(pub(crate) Option<Box<Engine>>);
-
-impl Loan {
-    /// The stores that were lent.
-    pub(crate) fn engine(&mut self) -> &mut Engine {
-        self.0.as_deref_mut().expect("the stores are lent while a schedule runs")
-    }
 }
 
 impl Engine {

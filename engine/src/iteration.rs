@@ -1,17 +1,17 @@
 //! The main loop: the schedule of one iteration, and the transaction around it.
 //!
 //! `enter → settle → order → admit → allocate → decode → price → commit → publish → observe`, and `undo` in the place of the
-//! last three when `price` (or an allocation) refuses. All systems are chained: every order is explicit, and an ambiguity is an
-//! error at start-up. `enter` runs before the transaction, and only when something was asked. `stride` is another: it stands for
-//! many iterations in which a decode pass only counts.
+//! last three when `price` (or an allocation) refuses. The schedule is a pipe: a system takes the stores from the one before it
+//! and hands them to the next, so every order is explicit and none can run beside another. `enter` runs before the transaction,
+//! and only when something was asked. `stride` is another pipe: it stands for many iterations in which a decode pass only
+//! counts.
 
-use bevy_ecs::prelude::{IntoScheduleConfigs, Schedule, World};
-use bevy_ecs::schedule::{LogLevel, ScheduleBuildSettings, ScheduleLabel};
+use bevy_ecs::prelude::{In, IntoSystem, System, World};
 
 use crate::batch::{Plan, Refusal};
 use crate::cache::Cache;
 use crate::config::EngineConfig;
-use crate::engine::{Engine, Loan};
+use crate::engine::Engine;
 use crate::journal::Mark;
 use crate::laps::{Stage, timed, timed_with};
 use crate::ratio::NewTokenRatio;
@@ -47,101 +47,69 @@ impl Pass {
     }
 }
 
-#[derive(ScheduleLabel, Clone, Debug, PartialEq, Eq, Hash)]
-enum Phase {
-    Enter,
-    Choose,
-    Commit,
-    Undo,
-    Stride,
-}
+/// Systems that run one after the other, each with the stores that the one before it handed on.
+type Pipe = Box<dyn System<In = In<Box<Engine>>, Out = Box<Engine>>>;
 
-/// The schedules of a worker.
+/// The schedule of a worker: the systems of an iteration in their order, and those that may take its place or a part of it.
 pub(crate) struct Iteration {
     world: World,
-    enter: Schedule,
-    choose: Schedule,
-    commit: Schedule,
-    undo: Schedule,
-    stride: Schedule,
+    enter: Pipe,
+    choose: Pipe,
+    keep: Pipe,
+    undo: Pipe,
+    stride: Pipe,
 }
 
-fn schedule(phase: Phase) -> Schedule {
-    let mut schedule = Schedule::new(phase);
-    schedule.set_build_settings(ScheduleBuildSettings {
-        ambiguity_detection: LogLevel::Error,
-        hierarchy_detection: LogLevel::Error,
-        auto_insert_apply_deferred: false,
-        ..Default::default()
-    });
-    schedule
+/// Readies systems for the world that they will run in.
+fn pipe<M>(systems: impl IntoSystem<In<Box<Engine>>, Box<Engine>, M>, world: &mut World) -> Pipe {
+    let mut pipe = Box::new(IntoSystem::into_system(systems));
+    pipe.initialize(world);
+    pipe
 }
 
 impl Iteration {
     pub(crate) fn new() -> Iteration {
         let mut world = World::new();
-        world.init_resource::<Loan>();
-        let mut iteration = Iteration {
+        let choose = timed(Stage::Settle, settle)
+            .pipe(timed_with(Stage::Order, order))
+            .pipe(timed_with(Stage::Admit, admit))
+            .pipe(timed(Stage::Allocate, allocate))
+            .pipe(timed_with(Stage::Decode, decode))
+            .pipe(timed(Stage::Price, price));
+        let keep =
+            timed(Stage::Commit, commit).pipe(timed(Stage::Publish, publish)).pipe(timed(Stage::Observe, observe));
+        Iteration {
+            enter: pipe(timed(Stage::Enter, enter), &mut world),
+            choose: pipe(choose, &mut world),
+            keep: pipe(keep, &mut world),
+            undo: pipe(timed(Stage::Undo, undo), &mut world),
+            stride: pipe(timed(Stage::Stride, stride), &mut world),
             world,
-            enter: schedule(Phase::Enter),
-            choose: schedule(Phase::Choose),
-            commit: schedule(Phase::Commit),
-            undo: schedule(Phase::Undo),
-            stride: schedule(Phase::Stride),
-        };
-        iteration.enter.add_systems(timed(Stage::Enter, enter));
-        iteration.choose.add_systems(
-            (
-                timed(Stage::Settle, settle),
-                timed_with(Stage::Order, order),
-                timed_with(Stage::Admit, admit),
-                timed(Stage::Allocate, allocate),
-                timed_with(Stage::Decode, decode),
-                timed(Stage::Price, price),
-            )
-                .chain(),
-        );
-        let after = (timed(Stage::Commit, commit), timed(Stage::Publish, publish), timed(Stage::Observe, observe));
-        iteration.commit.add_systems(after.chain());
-        iteration.undo.add_systems(timed(Stage::Undo, undo));
-        iteration.stride.add_systems(timed(Stage::Stride, stride));
-        iteration
-    }
-
-    fn lend(&mut self, engine: Box<Engine>) {
-        self.world.resource_mut::<Loan>().0 = Some(engine);
-    }
-
-    fn take_back(&mut self) -> Box<Engine> {
-        self.world.resource_mut::<Loan>().0.take().expect("the stores were lent")
+        }
     }
 
     /// Takes what was asked into the worker.
     pub(crate) fn enter(&mut self, engine: Box<Engine>) -> Box<Engine> {
-        self.lend(engine);
-        self.enter.run(&mut self.world);
-        self.take_back()
+        run(&mut self.enter, engine, &mut self.world)
     }
 
     /// Runs one iteration, and returns why it was refused, if it was.
     pub(crate) fn run(&mut self, engine: Box<Engine>) -> (Box<Engine>, Option<Refusal>) {
-        self.lend(engine);
-        self.choose.run(&mut self.world);
-        let refusal = self.world.resource_mut::<Loan>().engine().pass.plan.refusal.take();
-        if refusal.is_none() {
-            self.commit.run(&mut self.world);
-        } else {
-            self.undo.run(&mut self.world);
-        }
-        (self.take_back(), refusal)
+        let mut engine = run(&mut self.choose, engine, &mut self.world);
+        let refusal = engine.pass.plan.refusal.take();
+        let rest = if refusal.is_none() { &mut self.keep } else { &mut self.undo };
+        (run(rest, engine, &mut self.world), refusal)
     }
 
     /// Runs a stride of decode passes that only count; the plan then says how many there were and why the first one was refused.
     pub(crate) fn stride(&mut self, engine: Box<Engine>) -> Box<Engine> {
-        self.lend(engine);
-        self.stride.run(&mut self.world);
-        self.take_back()
+        run(&mut self.stride, engine, &mut self.world)
     }
+}
+
+/// Runs the systems of a pipe. None has a parameter that could be missing, and none defers anything.
+fn run(pipe: &mut Pipe, engine: Box<Engine>, world: &mut World) -> Box<Engine> {
+    pipe.run_without_applying_deferred(engine, world).expect("a system needs nothing but the stores")
 }
 
 /// Opens the transaction: the first thing that `settle` does.

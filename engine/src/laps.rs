@@ -3,8 +3,9 @@
 //! Without a probe nothing is read, and a system costs one look at an empty field more. The engine has no clock of its own: who
 //! profiles brings the probe.
 
-use crate::engine::{Engine, Loan};
-use bevy_ecs::prelude::{FromWorld, Local, ResMut};
+use bevy_ecs::prelude::{FromWorld, In, Local};
+
+use crate::engine::Engine;
 
 /// A system of the schedules, in the order in which they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -237,11 +238,11 @@ impl Laps {
 pub(crate) fn timed(
     stage: Stage,
     system: impl Fn(&mut Engine) + Send + Sync + 'static,
-) -> impl FnMut(ResMut<Loan>) + Send + Sync + 'static {
-    move |mut loan| {
-        let engine = loan.engine();
-        system(engine);
+) -> impl FnMut(In<Box<Engine>>) -> Box<Engine> + Send + Sync + 'static {
+    move |In(mut engine)| {
+        system(&mut engine);
         engine.laps.end(stage);
+        engine
     }
 }
 
@@ -249,10 +250,10 @@ pub(crate) fn timed(
 pub(crate) fn timed_with<S: FromWorld + Send + 'static>(
     stage: Stage,
     system: impl Fn(&mut Engine, &mut S) + Send + Sync + 'static,
-) -> impl FnMut(ResMut<Loan>, Local<S>) + Send + Sync + 'static {
-    move |mut loan, mut scratch| {
-        let engine = loan.engine();
-        system(engine, &mut scratch);
+) -> impl FnMut(In<Box<Engine>>, Local<S>) -> Box<Engine> + Send + Sync + 'static {
+    move |In(mut engine), mut scratch| {
+        system(&mut engine, &mut scratch);
         engine.laps.end(stage);
+        engine
     }
 }

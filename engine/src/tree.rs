@@ -483,10 +483,12 @@ impl Tree {
             if row.guards > 0 {
                 return;
             }
-            let (tokens, parent) = (u64::from(row.tokens()), row.parent);
+            let (tokens, parent, is_leaf) = (u64::from(row.tokens()), row.parent, row.children == 0);
             self.numbers.protected_tokens -= tokens;
             self.numbers.evictable_tokens += tokens;
-            self.index_if_evictable(node);
+            if is_leaf {
+                self.index_if_evictable(node);
+            }
             node = parent;
         }
     }

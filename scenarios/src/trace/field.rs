@@ -62,7 +62,12 @@ impl Fault {
 pub fn object<'a, T: Deserialize<'a>>(row: &'a [u8]) -> Result<T, Fault> {
     match row.trim_ascii_start().first() {
         Some(b'[') => Err(Fault::new("row", "a list", "one JSON object a line")),
-        _ => serde_json::from_slice(row).map_err(|error| Fault::json(&error, row)),
+        // Text is checked once, not string by string. What is not UTF-8 fails at the string in which that stands.
+        _ => match str::from_utf8(row) {
+            Ok(text) => serde_json::from_str(text),
+            Err(_) => serde_json::from_slice(row),
+        }
+        .map_err(|error| Fault::json(&error, row)),
     }
 }
 
