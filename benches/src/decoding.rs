@@ -3,6 +3,7 @@
 use servesim_engine::batch::BatchMode;
 use servesim_engine::config::EngineConfig;
 use servesim_engine::content::Run;
+use servesim_engine::laps::Probe;
 use servesim_engine::worker::Worker;
 
 use crate::{submit, worker};
@@ -64,6 +65,16 @@ impl Decoding {
         for _ in 0..passes {
             self.worker.step().expect("the model takes every pass");
         }
+    }
+
+    /// Has each pass from here on read by `probe`.
+    pub fn set_probe(&mut self, probe: Box<dyn Probe>) {
+        self.worker.set_probe(Some(probe));
+    }
+
+    /// Whether passes were read by system since the probe was set.
+    pub fn laps_are_read(&self) -> bool {
+        self.worker.profiled().spent.calls_by_system > 0
     }
 
     /// Starts again when no row has as many tokens left to produce.

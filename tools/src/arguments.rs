@@ -156,7 +156,7 @@ pub struct ProfileOptions {
     #[arg(long)]
     pub lenient: bool,
     /// Read one call of the worker in N system by system, the others at their start and end; 1 reads all and costs the most
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
     pub every: u64,
     /// Count instructions and cycles too, where the kernel does
     #[arg(long)]

@@ -1,7 +1,7 @@
 //! `servesim batch` and `servesim merge`: many scenarios at once, and their results as one.
 //!
 //! - [`plan`]: from paths to cases; [`file`]: a batch file; [`overrides`], [`case`], [`identity`], [`shard`]: what a case is.
-//! - [`pool`], [`child`], [`limits`], [`display`]: how cases run.
+//! - [`pool`], [`child`], [`limits`], [`display`], [`endpoints`]: how cases run.
 //! - [`folder`], [`lock`], [`manifest`], [`outcome`]: what a batch's folder holds, and how it stays whole.
 //! - [`table`], [`results`], [`columns`], [`report`]: what comes out.
 //! - [`merge`]: folders of shards as one.
@@ -10,6 +10,7 @@ mod case;
 pub mod child;
 mod columns;
 mod display;
+mod endpoints;
 mod file;
 mod folder;
 mod identity;
@@ -46,6 +47,12 @@ use crate::{FAILED, Failure, host, note};
 pub fn batch(options: &BatchOptions) -> Result<ExitCode, Failure> {
     let plan = Plan::new(options).map_err(Failure::BadInput)?;
     let manifest = Manifest::new(&plan, options.shard);
+    let own: Vec<&Case> =
+        plan.cases.iter().enumerate().filter(|(index, _)| manifest.has(*index)).map(|(_, case)| case).collect();
+    let jobs = options.jobs.map_or_else(cores, |jobs| jobs.get());
+    if jobs > 1 {
+        endpoints::check_apart(own.iter().copied()).map_err(Failure::BadInput)?;
+    }
     let folder = Folder::at(&options.out);
     if folder.is_used() && !options.resume {
         let place = options.out.display();
@@ -56,12 +63,9 @@ pub fn batch(options: &BatchOptions) -> Result<ExitCode, Failure> {
     let _lock = Lock::take(&options.out).map_err(Failure::BadInput)?;
     folder.clear_partial().map_err(Failure::BadInput)?;
     manifest.write(&folder).map_err(Failure::Run)?;
-    let own: Vec<&Case> =
-        plan.cases.iter().enumerate().filter(|(index, _)| manifest.has(*index)).map(|(_, case)| case).collect();
     let is_done = |case: &&Case| folder.done(&case.name).is_some_and(|outcome| outcome.digest == case.digest);
     let left: Vec<&Case> = own.iter().copied().filter(|case| !is_done(case)).collect();
     let started = Instant::now();
-    let jobs = options.jobs.map_or_else(cores, |jobs| jobs.get());
     let mut lifetimes = Duration::ZERO;
     let ran = run(&left, own.len(), &folder, jobs, &mut lifetimes);
     say_cost(started, jobs.min(left.len()), lifetimes);

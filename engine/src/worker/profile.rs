@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::batch::BatchMode;
 use crate::cache::Cache;
-use crate::laps::{Probe, Spent};
+use crate::laps::{PROBES, Probe, Spent};
 use crate::record::PassRecord;
 use crate::request::RequestKey;
 use crate::work::Work;
@@ -23,7 +23,7 @@ pub struct Profiled<'w> {
 
 impl Worker {
     pub(super) fn start_lap(&mut self) {
-        if self.probed {
+        if PROBES && self.probed {
             let engine = self.engine_mut();
             engine.laps.start();
             engine.cache.tree.work.counts_paths = engine.laps.by_system();
@@ -31,7 +31,7 @@ impl Worker {
     }
 
     pub(super) fn finish_lap(&mut self) {
-        if self.probed {
+        if PROBES && self.probed {
             self.engine_mut().laps.finish();
         }
     }

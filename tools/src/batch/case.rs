@@ -3,6 +3,7 @@
 use servesim_scenarios::scenario::{Scenario, Setting};
 use servesim_scenarios::workload::InputError;
 
+use super::endpoints;
 use super::identity::{self, FileDigests, InputFile};
 use super::limits::Limits;
 use super::overrides::{Override, placed};
@@ -38,6 +39,8 @@ pub struct Case {
     pub settings: Result<Vec<Setting>, InputError>,
     /// The seed.
     pub seed: Option<u64>,
+    /// Addresses that its run binds sockets to.
+    pub binds: Vec<String>,
 }
 
 impl Case {
@@ -49,13 +52,15 @@ impl Case {
             Ok(scenario) => {
                 let inputs = digests.of_scenario(&scenario);
                 let digest = identity::of_scenario(&scenario, &inputs);
+                let binds = endpoints::bound(&scenario.output.kv_events);
                 let (seed, settings) = (Some(scenario.seed), Ok(scenario.settings));
-                Case { name, base, overrides: arguments, limits, digest, inputs, settings, seed }
+                Case { name, base, overrides: arguments, limits, digest, inputs, settings, seed, binds }
             }
             Err(error) => {
                 let digest = identity::of_text(&base.text, &arguments);
                 let settings = Err(placed(error, overrides));
-                Case { name, base, overrides: arguments, limits, digest, inputs: Vec::new(), settings, seed: None }
+                let (inputs, binds) = (Vec::new(), Vec::new());
+                Case { name, base, overrides: arguments, limits, digest, inputs, settings, seed: None, binds }
             }
         }
     }

@@ -45,6 +45,9 @@ use crate::progress::Progress;
 use crate::run::{self, json, print};
 use crate::{FAILED, Failure, note, source};
 
+/// The least time of a call that may have been interrupted: to switch to something else and back takes longer.
+const INTERRUPTED_NS: u64 = 3_000;
+
 /// Profiles a scenario, or compares two profiles.
 pub fn profile(options: &ProfileOptions) -> Result<ExitCode, Failure> {
     match (&options.compare[..], &options.scenario) {
@@ -205,7 +208,8 @@ impl<'o> Profiler<'o> {
         let by_system = all.calls_by_system > self.spent.calls_by_system;
         let total = call::total(all, &self.spent, self.reading);
         let looks = by_system || self.tally.dearest.takes((total.host_ns / passes) as f64);
-        let interrupted = looks && was_interrupted(&mut self.interruptions);
+        let slow = looks && total.host_ns >= INTERRUPTED_NS;
+        let interrupted = slow && was_interrupted(&mut self.interruptions);
         self.tally.add_total(total.host_ns, passes, interrupted);
         let wanted = looks || self.passes.is_some();
         if !wanted && self.trace.is_none() {
@@ -237,8 +241,8 @@ impl<'o> Profiler<'o> {
     }
 }
 
-/// Whether the kernel ran something else since this was last asked. It is asked after each call that is read by system, and
-/// after each that is dear: a call that was interrupted is.
+/// Whether the kernel ran something else since this was last asked. It is asked after each slow call that is read by system,
+/// and after each that is dear: to ask costs as much as a quick call.
 fn was_interrupted(last: &mut u64) -> bool {
     let before = std::mem::replace(last, interruptions());
     *last > before

@@ -171,6 +171,11 @@ fn a_batch_that_cannot_be_planned_says_where() {
     let twice = ["batch", "coding-agent", "coding-agent", "--out", &out];
     servesim(&twice).refuses(&["case coding-agent: found twice with the same settings"]);
     servesim(&["batch", "coding-agent", "--out", &out, "--set", "=1"]).refuses(&["--set:1"]);
+    let set = "[set]\n\"workload.requests\" = 9\n\"output.kv_events\" = \"zmq\"\n";
+    let config = "\"output.kv_events_config\" = '{\"publisher\":\"zmq\",\"endpoint\":\"ipc://kv.sock\"}'";
+    let shared = text(&format!("{set}{config}\n[sweep]\n\"engine.page_size\" = [1, 16]"));
+    let both = "found ipc://kv.sock in cases batch+page_size=1 and batch+page_size=16";
+    batch(&files, &shared, "out", &["--jobs", "2"]).refuses(&["output.kv_events_config: ", both, "or --jobs 1"]);
     for shard in ["0/2", "3/2", "x"] {
         let said = servesim(&["batch", "coding-agent", "--out", &out, "--shard", shard]);
         assert!(said.code == 2 && said.stderr.contains("expected I/N"), "{}", said.stderr);
