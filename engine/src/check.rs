@@ -124,22 +124,45 @@ impl Stores<'_> {
     }
 
     fn guards_are_right(&self) -> Checked {
-        let mut guards: BTreeMap<NodeKey, u32> = BTreeMap::new();
-        for (_, progress) in self.requests.iter().filter(|(_, progress)| self.tree.nodes.contains_key(progress.pin)) {
-            *guards.entry(progress.pin).or_default() += 1;
+        let nodes = &self.tree.nodes;
+        let mut pins: BTreeMap<NodeKey, u32> = BTreeMap::new();
+        for (_, progress) in self.requests.iter().filter(|(_, progress)| nodes.contains_key(progress.pin)) {
+            *pins.entry(progress.pin).or_default() += 1;
         }
         let mut by_depth: Vec<(u32, NodeKey)> = self.tree.iter().map(|(key, node)| (node.end, key)).collect();
         by_depth.sort_unstable();
+        // From the leaves up: pins and protected children, and of joints what is protected right below them.
+        let mut guards = pins.clone();
+        let mut joint_guards = pins.clone();
         let (mut protected, mut evictable) = (0, 0);
         for &(_, key) in by_depth.iter().rev() {
-            let node = &self.tree.nodes[key];
-            let expected = guards.get(&key).copied().unwrap_or(0);
-            holds("a node's guards are its pins and its protected children", node.guards, expected)?;
-            if expected > 0 {
+            let node = &nodes[key];
+            let is_protected = guards.contains_key(&key);
+            if is_protected {
                 *guards.entry(node.parent).or_default() += 1;
                 protected += u64::from(node.tokens());
             } else {
                 evictable += u64::from(node.tokens());
+            }
+            if node.is_link() {
+                holds("a link has one child", (node.children, nodes[node.child].parent), (1, key))?;
+                holds("a link is not pinned", pins.contains_key(&key), false)?;
+                holds("a link counts nothing", node.guards, 0)?;
+            } else {
+                let expected = joint_guards.get(&key).copied().unwrap_or(0);
+                holds("a joint's guards are its pins and the protected joints below it", node.guards, expected)?;
+                holds("a joint with a guard is protected", expected > 0, is_protected)?;
+                *joint_guards.entry(node.joint_above).or_default() += u32::from(is_protected);
+            }
+        }
+        // From the root down: the joint above each node.
+        let mut joints: BTreeMap<NodeKey, NodeKey> = BTreeMap::new();
+        for &(_, key) in &by_depth {
+            let node = &nodes[key];
+            let above = if nodes[node.parent].is_link() { joints[&node.parent] } else { node.parent };
+            joints.insert(key, above);
+            if !node.is_link() {
+                holds("a joint knows the joint above it", node.joint_above, above)?;
             }
         }
         holds("protected tokens are those of guarded nodes", self.tree.numbers.protected_tokens, protected)?;

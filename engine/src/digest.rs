@@ -46,8 +46,8 @@ fn sum(rows: impl Iterator<Item = u64>) -> u64 {
 
 /// What of a node a later pass can see: all but its place in the index of leaves, whose inner order has no meaning.
 fn visible(node: &Node) -> impl Hash {
-    let Node { stream, start, end, parent, run, guards, children, leaf_position, touch, own_tick } = *node;
-    ((stream, start, end, parent, run), (guards, children, leaf_position == NOT_A_CANDIDATE, touch, own_tick))
+    let Node { stream, start, end, parent, run, children, leaf_position, touch, own_tick, .. } = *node;
+    ((stream, start, end, parent, run), (children, leaf_position == NOT_A_CANDIDATE, touch, own_tick))
 }
 
 /// The digest of a worker's stores.

@@ -13,6 +13,7 @@ mod iteration;
 pub mod journal;
 pub mod laps;
 mod leaves;
+mod pins;
 pub mod pool;
 pub mod queue;
 pub mod ratio;

@@ -1,8 +1,7 @@
 //! The radix tree: nodes, their links, pins, recency and the index of evictable leaves.
 //!
 //! An edge is a slice of a content stream. A node's depth in tokens is its offset in every stream that passes it, so a slice
-//! is a stream and two offsets. A node is protected while it is pinned or has a protected child: `guards` counts both, and a
-//! pin walks up only to the first ancestor that is protected already.
+//! is a stream and two offsets. What protects a node, and how that is counted, is in [`crate::pins`].
 //!
 //! Recency and what else the eviction policies read is in [`crate::recency`].
 
@@ -30,9 +29,13 @@ pub(crate) struct Node {
     pub(crate) parent: NodeKey,
     /// The pages of the edge.
     pub(crate) run: RunKey,
-    /// Pins on this node plus children that are protected.
+    /// Of a joint: pins on it, plus joints right below it that are protected. Of a link 0.
     pub(crate) guards: u32,
     pub(crate) children: u32,
+    /// The child that came last; of a link, its only one.
+    pub(crate) child: NodeKey,
+    /// The next joint towards the root; null for a link and for the root.
+    pub(crate) joint_above: NodeKey,
     /// Position in the index of evictable leaves.
     pub(crate) leaf_position: u32,
     /// Tick of the latest walk that ended here or was handed up from a leaf that went.
@@ -125,6 +128,8 @@ impl Tree {
             run: RunKey::null(),
             guards: 1,
             children: 0,
+            child: NodeKey::null(),
+            joint_above: NodeKey::null(),
             leaf_position: NOT_A_CANDIDATE,
             touch: 0,
             own_tick: 0,
@@ -290,8 +295,10 @@ impl Tree {
         let upper = self.nodes.insert(Node {
             end: at,
             run: RunKey::null(),
-            guards: u32::from(row.guards > 0),
+            guards: 0,
             children: 1,
+            child: lower,
+            joint_above: NodeKey::null(),
             leaf_position: NOT_A_CANDIDATE,
             touch: 0,
             own_tick,
@@ -303,6 +310,7 @@ impl Tree {
         changed.start = at;
         changed.parent = upper;
         changed.own_tick = lower_tick;
+        self.replace_child(row.parent, lower, upper);
         self.table_insert(contents, upper);
         self.table_insert(contents, lower);
         journal.record(Op::NodeSplit { upper, lower, lower_tick: row.own_tick });
@@ -315,6 +323,7 @@ impl Tree {
     pub(crate) fn undo_split(&mut self, contents: &mut Contents, upper: NodeKey, lower: NodeKey, lower_tick: u64) {
         self.table_remove(contents, lower);
         self.table_remove(contents, upper);
+        self.make_link(upper, lower);
         let above = self.nodes.remove(upper).expect("the upper half of a split lives until it is undone");
         self.stats.remove(upper);
         contents.release(above.stream);
@@ -322,6 +331,7 @@ impl Tree {
         changed.start = above.start;
         changed.parent = above.parent;
         changed.own_tick = lower_tick;
+        self.replace_child(above.parent, upper, lower);
         self.table_insert(contents, lower);
         self.refresh_rank(lower);
     }
@@ -349,6 +359,8 @@ impl Tree {
             run: RunKey::null(),
             guards: 0,
             children: 0,
+            child: NodeKey::null(),
+            joint_above: NodeKey::null(),
             leaf_position: NOT_A_CANDIDATE,
             touch: walk_tick,
             own_tick,
@@ -360,7 +372,7 @@ impl Tree {
         if parent_slot != NOT_A_CANDIDATE {
             self.leaves.remove(&mut self.nodes, parent_slot);
         }
-        self.nodes[parent].children += 1;
+        self.gain_leaf(parent, leaf);
         self.table_insert(contents, leaf);
         journal.record(Op::LeafAdded(leaf));
         self.index_if_evictable(leaf);
@@ -378,7 +390,7 @@ impl Tree {
         self.numbers.evictable_tokens -= u64::from(row.tokens());
         self.stats.remove(leaf);
         contents.release(row.stream);
-        self.nodes[row.parent].children -= 1;
+        self.lose_leaf(&row);
         self.index_if_evictable(row.parent);
     }
 
@@ -396,8 +408,8 @@ impl Tree {
         self.work.leaves_evicted += 1;
         let parent = &mut self.nodes[row.parent];
         journal.record(Op::LeafEvicted { node: leaf, parent_touch: parent.touch });
-        parent.children -= 1;
         parent.touch = parent.touch.max(row.touch);
+        self.lose_leaf(&row);
         self.index_if_evictable(row.parent);
         Some((leaf, row))
     }
@@ -410,12 +422,11 @@ impl Tree {
         if position != NOT_A_CANDIDATE {
             self.leaves.remove(&mut self.nodes, position);
         }
-        let parent = &mut self.nodes[row.parent];
-        parent.children += 1;
-        parent.touch = parent_touch;
+        self.nodes[row.parent].touch = parent_touch;
         row.leaf_position = NOT_A_CANDIDATE;
         self.numbers.evictable_tokens += u64::from(row.tokens());
         self.nodes.reattach(leaf, row);
+        self.gain_leaf(row.parent, leaf);
         self.table_insert(contents, leaf);
         self.index_if_evictable(leaf);
     }
@@ -432,64 +443,6 @@ impl Tree {
             self.nodes.remove(leaf);
             self.stats.remove(leaf);
             contents.release(row.stream);
-        }
-    }
-
-    /// Locks the path to a node once more.
-    pub(crate) fn pin(&mut self, node: NodeKey, journal: &mut Journal) {
-        journal.record(Op::Pinned(node));
-        self.count_path(node);
-        self.guard(node);
-    }
-
-    /// Takes one lock off the path to a node.
-    pub(crate) fn unpin(&mut self, node: NodeKey, journal: &mut Journal) {
-        journal.record(Op::Unpinned(node));
-        self.count_path(node);
-        self.unguard(node);
-    }
-
-    /// Counts the nodes up to the root, which nothing here has to visit.
-    fn count_path(&mut self, mut node: NodeKey) {
-        while self.work.counts_paths && node != self.root {
-            self.work.path_nodes += 1;
-            node = self.nodes[node].parent;
-        }
-    }
-
-    /// Adds a guard to a node, and protects its unprotected ancestors.
-    pub(crate) fn guard(&mut self, mut node: NodeKey) {
-        loop {
-            let row = &mut self.nodes[node];
-            row.guards += 1;
-            if row.guards > 1 {
-                return;
-            }
-            let (tokens, parent, position) = (u64::from(row.tokens()), row.parent, row.leaf_position);
-            self.numbers.evictable_tokens -= tokens;
-            self.numbers.protected_tokens += tokens;
-            if position != NOT_A_CANDIDATE {
-                self.leaves.remove(&mut self.nodes, position);
-            }
-            node = parent;
-        }
-    }
-
-    /// Takes a guard off a node, and the protection off ancestors that had it from here alone.
-    pub(crate) fn unguard(&mut self, mut node: NodeKey) {
-        loop {
-            let row = &mut self.nodes[node];
-            row.guards -= 1;
-            if row.guards > 0 {
-                return;
-            }
-            let (tokens, parent, is_leaf) = (u64::from(row.tokens()), row.parent, row.children == 0);
-            self.numbers.protected_tokens -= tokens;
-            self.numbers.evictable_tokens += tokens;
-            if is_leaf {
-                self.index_if_evictable(node);
-            }
-            node = parent;
         }
     }
 
