@@ -26,11 +26,11 @@ fn names(value: &Value) -> Vec<&str> {
 
 /// The names at the top level that SGLang's serving benchmark has, and those made alike, sorted.
 fn benchmark_names() -> Vec<String> {
-    let totals = "accept_length backend cache_hit_rate_pct completed concurrency dataset_name device_cached_tokens \
-                  duration host_cached_tokens input_throughput max_concurrency max_concurrent_requests \
-                  max_output_tokens_per_s output_throughput request_rate request_throughput storage_cached_tokens \
-                  total_cached_tokens total_input_tokens total_output_tokens total_output_tokens_retokenized \
-                  total_throughput";
+    let totals = "accept_length backend cache_hit_rate_pct cache_report completed concurrency dataset_name \
+                  duration input_throughput max_concurrency max_concurrent_requests \
+                  max_output_tokens_per_s output_throughput request_rate request_throughput \
+                  total_cached_tokens total_input_text_tokens total_input_tokens total_input_vision_tokens \
+                  total_output_tokens total_output_tokens_retokenized total_throughput";
     let mut names: Vec<String> = totals.split_whitespace().map(str::to_owned).collect();
     for latency in ["e2e_latency", "ttft", "tpot", "itl", "queue_time"] {
         let statistics = ["mean", "median", "std", "p90", "p95", "p99", "max"];

@@ -11,10 +11,14 @@ const JITTER_MB: f64 = 0.5;
 
 /// Least peak memory of three runs, in MB.
 fn peak_memory_mb(arguments: &[&str]) -> f64 {
+    peak_memory_mb_of("run", arguments)
+}
+
+fn peak_memory_mb_of(command: &str, arguments: &[&str]) -> f64 {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().display().to_string();
     let peak = |_| {
-        servesim(&[&["run"], arguments, &["--out", &out]].concat()).succeeds();
+        servesim(&[&[command], arguments, &["--out", &out]].concat()).succeeds();
         let host = std::fs::read(folder.path().join("host.json")).expect("host costs are written");
         let host: Value = serde_json::from_slice(&host).expect("they are JSON");
         host["peak_memory_mb"].as_f64().expect("a number")
@@ -38,5 +42,16 @@ fn ten_times_the_requests_take_the_memory_of_the_tenth() {
         peak_memory_mb(&[&["coding-agent", "--set", &requests], &set[..]].concat())
     };
     let (few, many) = (peak("5000"), peak("50000"));
+    assert!(many <= 1.2 * few + JITTER_MB, "{many} MB for ten times the requests of {few} MB");
+}
+
+#[test]
+fn a_profile_of_ten_times_the_requests_takes_the_memory_of_the_tenth() {
+    let set = ["--set", "workload.lanes=64", "--set", "engine.max_total_tokens=2000000", "--every", "1"];
+    let peak = |requests: &str| {
+        let requests = format!("workload.requests={requests}");
+        peak_memory_mb_of("profile", &[&["coding-agent", "--set", &requests], &set[..]].concat())
+    };
+    let (few, many) = (peak("2000"), peak("20000"));
     assert!(many <= 1.2 * few + JITTER_MB, "{many} MB for ten times the requests of {few} MB");
 }

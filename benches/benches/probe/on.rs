@@ -34,7 +34,11 @@ pub fn calls_read_by_system(criterion: &mut Criterion) {
         let mut decoding = Decoding::new(ROWS, 1);
         decoding.set_probe(Box::new(Timer { started: Instant::now(), every, calls: 0 }));
         decoding.single(64);
-        assert_ne!(decoding.laps_are_read(), cfg!(feature = "no-probe"), "the feature decides whether anything is read");
+        assert_ne!(
+            decoding.laps_are_read(),
+            cfg!(feature = "no-probe"),
+            "the feature decides whether anything is read"
+        );
         group.bench_function(BenchmarkId::new("one_call_in", every), |bencher| {
             bencher.iter_custom(|passes| single(&mut decoding, passes));
         });

@@ -32,7 +32,7 @@ use self::distribution::Distribution;
 use self::gaps::TokenGaps;
 use self::request::{EndedRequest, Outcome, RequestProgress};
 use self::seconds::Seconds;
-use self::serving::{Labels, Latencies, Serving, Totals};
+use self::serving::{CacheReport, Labels, Latencies, Serving, Totals};
 use self::slo::{Goodput, Slo};
 use self::tables::{RequestSums, SessionRow, Sessions, Turns};
 use self::timeline::{Admitted, Sample, Timeline};
@@ -249,6 +249,8 @@ impl Metrics {
                 duration,
                 completed: sums.completed,
                 total_input_tokens: sums.input_tokens,
+                total_input_text_tokens: sums.input_tokens,
+                total_input_vision_tokens: 0,
                 total_output_tokens: sums.output_tokens,
                 total_output_tokens_retokenized: sums.output_tokens,
                 request_throughput: per_second(sums.completed as f64),
@@ -261,9 +263,7 @@ impl Metrics {
                 max_concurrent_requests: self.most_under_way,
                 total_cached_tokens: sums.cached_tokens,
                 cache_hit_rate_pct: sums.cache_hit_rate_pct(),
-                device_cached_tokens: sums.cached_tokens,
-                host_cached_tokens: 0,
-                storage_cached_tokens: 0,
+                cache_report: CacheReport::of_device(sums.input_tokens, sums.cached_tokens, sums.cache_hit_rate_pct()),
             },
             latencies: Latencies {
                 e2e_latency: self.e2e_latency.stats(),

@@ -57,6 +57,10 @@ pub struct Totals {
     pub completed: u64,
     /// Their prompt tokens.
     pub total_input_tokens: u64,
+    /// The same: all input is text.
+    pub total_input_text_tokens: u64,
+    /// Always 0.
+    pub total_input_vision_tokens: u64,
     /// Their output tokens.
     pub total_output_tokens: u64,
     /// The same: nothing is tokenized again here.
@@ -81,12 +85,40 @@ pub struct Totals {
     pub total_cached_tokens: u64,
     /// Them in percent of the prompt tokens.
     pub cache_hit_rate_pct: f64,
+    /// The same as SGLang's benchmark has it with `--cache-report`.
+    pub cache_report: CacheReport,
+}
+
+/// Where prompt tokens were found in a cache. In SGLang's benchmark, storage without tokens is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CacheReport {
+    /// Prompt tokens of the requests that were served.
+    pub total_prompt_tokens: u64,
+    /// Those found in a cache at the first admission.
+    pub total_cached_tokens: u64,
+    /// Them in percent, to two digits.
+    pub cache_hit_rate_pct: f64,
     /// Those found on the device, which are all.
     pub device_cached_tokens: u64,
     /// Always 0: there is no host tier.
     pub host_cached_tokens: u64,
-    /// Always 0: there is no storage tier.
-    pub storage_cached_tokens: u64,
+    /// Always absent: there is no storage tier.
+    pub storage_cached_tokens: Option<u64>,
+    /// Always absent.
+    pub storage_backend: Option<String>,
+}
+
+impl CacheReport {
+    /// The report of a device cache alone.
+    pub fn of_device(total_prompt_tokens: u64, total_cached_tokens: u64, cache_hit_rate_pct: f64) -> CacheReport {
+        CacheReport {
+            total_prompt_tokens,
+            total_cached_tokens,
+            cache_hit_rate_pct: (cache_hit_rate_pct * 100.0).round() / 100.0,
+            device_cached_tokens: total_cached_tokens,
+            ..CacheReport::default()
+        }
+    }
 }
 
 /// The latencies of the requests that were served. ITL pools the gaps of all requests.

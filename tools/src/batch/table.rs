@@ -136,6 +136,8 @@ pub fn numbers_of(path: &Path) -> Map<String, Value> {
     if let Some(value) = read_value(path) {
         flatten("", &value, &mut numbers);
     }
+    // It repeats numbers of the top level, for readers of another benchmark's files.
+    numbers.retain(|name, _| !name.starts_with("cache_report."));
     numbers
 }
 
