@@ -10,7 +10,7 @@ use crate::content::mix;
 use crate::iteration::Pass;
 use crate::leaves::NOT_A_CANDIDATE;
 use crate::scheduler::Scheduler;
-use crate::tree::Node;
+use crate::tree::{Node, NodeKey, Tree};
 
 /// A hasher without a seed.
 #[derive(Default)]
@@ -44,10 +44,25 @@ fn sum(rows: impl Iterator<Item = u64>) -> u64 {
     rows.fold(0, u64::wrapping_add)
 }
 
-/// What of a node a later pass can see: all but its place in the index of leaves, whose inner order has no meaning.
-fn visible(node: &Node) -> impl Hash {
-    let Node { stream, start, end, parent, run, children, leaf_position, touch, own_tick, .. } = *node;
-    ((stream, start, end, parent, run), (children, leaf_position == NOT_A_CANDIDATE, touch, own_tick))
+/// What of a node a later pass can see: all but its place in the index of leaves, whose inner order has no meaning, and
+/// whether it is a link or a joint, which only says how its guards are counted.
+fn visible(tree: &Tree, key: NodeKey, node: &Node) -> impl Hash + use<> {
+    let Node {
+        stream,
+        start,
+        end,
+        parent,
+        run,
+        guards: _,
+        children,
+        child: _,
+        joint_above: _,
+        leaf_position,
+        touch,
+        own_tick,
+    } = *node;
+    let guards = tree.guards(key);
+    ((stream, start, end, parent, run), (guards, children, leaf_position == NOT_A_CANDIDATE, touch, own_tick))
 }
 
 /// The digest of a worker's stores.
@@ -56,7 +71,8 @@ pub(crate) fn digest(cache: &Cache, scheduler: &Scheduler, pass: &Pass) -> u64 {
     let Scheduler { inbox, requests, queue, running, batches, held } = scheduler;
     let mut fold = Fold::default();
     (pool.numbers, sum(pool.runs().map(hash))).hash(&mut fold);
-    (tree.numbers, sum(tree.iter().map(|(key, node)| hash((key, visible(node), tree.stats(key)))))).hash(&mut fold);
+    (tree.numbers, sum(tree.iter().map(|(key, node)| hash((key, visible(tree, key, node), tree.stats(key))))))
+        .hash(&mut fold);
     sum(tree.leaves.iter().map(hash)).hash(&mut fold);
     (hashes.detail, sum(tree.iter().map(|(key, _)| hash((key, hashes.of(key)))))).hash(&mut fold);
     (sum(requests.iter().map(hash)), requests.ended()).hash(&mut fold);

@@ -117,6 +117,12 @@ impl Tree {
         }
     }
 
+    /// Pins on a node plus children that are protected, whatever it is: what it would count as a joint.
+    pub(crate) fn guards(&self, node: NodeKey) -> u32 {
+        let row = &self.nodes[node];
+        if row.is_link() { u32::from(self.nodes[self.joint_below(row.child)].guards > 0) } else { row.guards }
+    }
+
     /// The first joint below a node all the way to which there is one child each.
     fn joint_below(&self, mut child: NodeKey) -> NodeKey {
         while self.nodes[child].is_link() {

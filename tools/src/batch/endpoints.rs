@@ -26,7 +26,7 @@ pub fn check_apart<'c>(cases: impl Iterator<Item = &'c Case>) -> anyhow::Result<
     let mut holders = BTreeMap::new();
     for case in cases {
         for address in &case.binds {
-            if let Some(other) = holders.insert(address, &case.name) {
+            if let Some(other) = holders.insert(address, &case.name).filter(|other| **other != case.name) {
                 return Err(anyhow!(
                     "output.kv_events_config: found {address} in cases {other} and {}, expected an endpoint of its own \
                      for each case, or --jobs 1",

@@ -13,7 +13,8 @@ use super::event::Event;
 
 enum Sink {
     Plain(BufWriter<File>),
-    Gzip(BufWriter<GzEncoder<File>>),
+    /// Boxed, since the encoder is much larger than a plain file.
+    Gzip(Box<BufWriter<GzEncoder<File>>>),
 }
 
 impl Sink {
@@ -53,7 +54,7 @@ impl Writer {
         let file = File::create(&beside).with_context(|| format!("{}: cannot be written", beside.display()))?;
         let gzip = path.extension().is_some_and(|extension| extension == "gz");
         let sink = if gzip {
-            Sink::Gzip(BufWriter::new(GzEncoder::new(file, Compression::fast())))
+            Sink::Gzip(Box::new(BufWriter::new(GzEncoder::new(file, Compression::fast()))))
         } else {
             Sink::Plain(BufWriter::new(file))
         };
