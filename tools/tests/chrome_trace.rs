@@ -1,7 +1,8 @@
 //! Traces for Perfetto, as the program writes them.
 //!
 //! - Schema: each event of a trace has the fields of its phase, stands on a track that is named, and comes no earlier than the
-//!   one before on its track; slices of a track lie inside each other or apart.
+//!   one before on its track, in microseconds as they are written and cut to nanoseconds as Perfetto does; each slice is ended
+//!   by its own name, before the one around it.
 //! - Oracle: passes, requests and KV events of a trace are those of the summary.
 //! - A trace that is cut is still whole, gzip changes nothing, and a trace changes no result.
 //! - Bad input: files that cannot be written.
@@ -23,9 +24,27 @@ const AGENTS: [&str; 4] = ["coding-agent", "--set", "workload.requests=150", "--
 
 type Track = (u64, u64);
 
+/// A slice of a track, from the event that begins it and the one that ends it.
+#[derive(Clone)]
+struct Slice {
+    track: Track,
+    /// Slices around it.
+    depth: usize,
+    begin: Value,
+    end: Value,
+}
+
+impl Slice {
+    fn name(&self) -> &str {
+        text(&self.begin, "name")
+    }
+}
+
 /// A trace that was checked.
 struct Trace {
     events: Vec<Value>,
+    /// In the order of their ends.
+    slices: Vec<Slice>,
     about: Value,
 }
 
@@ -60,9 +79,10 @@ impl Trace {
             Value::Array(events) => events,
             other => panic!("traceEvents is {other}"),
         };
-        let trace = Trace { events, about: file["otherData"].take() };
+        let mut trace = Trace { events, slices: Vec::new(), about: file["otherData"].take() };
         trace.check_schema();
-        trace.check_tracks();
+        trace.check_times();
+        trace.pair();
         trace
     }
 
@@ -75,58 +95,55 @@ impl Trace {
             number(event, "ts");
             let place = track(event);
             match phase {
-                "X" => drop(number(event, "dur")),
                 "B" | "E" => {}
                 "i" => assert_eq!(text(event, "s"), "t", "{event}"),
                 "C" => drop(whole(&event["args"], "value")),
                 "M" if event["name"] == "process_name" => assert!(processes.insert(place.0), "{event}"),
                 "M" if event["name"] == "thread_name" => assert!(threads.insert(place), "{event}"),
-                "M" => assert_eq!(text(event, "name"), "process_sort_index", "{event}"),
+                "M" => {
+                    assert!(["process_sort_index", "thread_sort_index"].contains(&text(event, "name")), "{event}");
+                    whole(&event["args"], "sort_index");
+                }
                 _ => panic!("a phase that is not written: {event}"),
             }
             if phase != "M" {
                 assert!(processes.contains(&place.0) && threads.contains(&place), "a track without a name: {event}");
             }
-            assert_eq!(phase == "X", event.get("dur").is_some(), "{event}");
         }
     }
 
-    fn check_tracks(&self) {
-        let mut last: BTreeMap<(Track, String), u64> = BTreeMap::new();
-        // The ends of the slices that are open on a track; of one that was begun, none yet.
-        let mut open: BTreeMap<Track, Vec<Option<u64>>> = BTreeMap::new();
+    fn check_times(&self) {
+        let mut last: BTreeMap<(Track, String), f64> = BTreeMap::new();
         for event in &self.events {
-            let (phase, at_ns) = (text(event, "ph"), ns(number(event, "ts")));
+            let (phase, ts) = (text(event, "ph"), number(event, "ts"));
             let kind = match phase {
                 "M" => continue,
                 "C" => text(event, "name").to_owned(),
                 _ => String::new(),
             };
-            let before = last.insert((track(event), kind), at_ns).unwrap_or(0);
-            assert!(before <= at_ns, "time goes back from {before} ns: {event}");
-            if phase == "C" || phase == "i" {
-                continue;
-            }
-            let open = open.entry(track(event)).or_default();
-            while let Some(Some(end_ns)) = open.last()
-                && *end_ns <= at_ns
-            {
-                open.pop();
-            }
-            match phase {
-                "B" => open.push(None),
-                "E" => assert_eq!(open.pop(), Some(None), "ends what is not open: {event}"),
-                _ => {
-                    let end_ns = at_ns + ns(number(event, "dur"));
-                    if let Some(Some(outer_ns)) = open.last() {
-                        assert!(end_ns <= *outer_ns, "longer than the slice that it lies in: {event}");
-                    }
-                    open.push(Some(end_ns));
+            let before = last.insert((track(event), kind), ts).unwrap_or(0.0);
+            assert!(before <= ts && (before * 1e3) as u64 <= (ts * 1e3) as u64, "time goes back from {before} us: {event}");
+        }
+    }
+
+    fn pair(&mut self) {
+        let mut open: BTreeMap<Track, Vec<&Value>> = BTreeMap::new();
+        for event in &self.events {
+            let track = track(event);
+            match text(event, "ph") {
+                "B" => open.entry(track).or_default().push(event),
+                "E" => {
+                    let open = open.entry(track).or_default();
+                    let begin = open.pop().unwrap_or_else(|| panic!("ends what is not open: {event}"));
+                    assert_eq!(begin["name"], event["name"], "ends another slice: {event}");
+                    let depth = open.len();
+                    self.slices.push(Slice { track, depth, begin: begin.clone(), end: event.clone() });
                 }
+                _ => {}
             }
         }
         for (track, open) in open {
-            assert!(!open.contains(&None), "a slice has no end on {track:?}");
+            assert!(open.is_empty(), "slices have no end on {track:?}: {open:?}");
         }
     }
 
@@ -134,12 +151,17 @@ impl Trace {
         self.events.iter().filter(move |event| event["pid"] == pid && event["ph"] == phase)
     }
 
+    /// The slices of a process that have so many slices around them.
+    fn slices(&self, pid: u64, depth: usize) -> impl Iterator<Item = &Slice> {
+        self.slices.iter().filter(move |slice| slice.track.0 == pid && slice.depth == depth)
+    }
+
     /// Checks what must be as in the summary of the same run, whole.
     fn agrees_with(&self, summary: &Value) {
-        let passes: u64 = self.of(1, "X").map(|pass| whole(&pass["args"], "passes")).sum();
+        let passes: u64 = self.slices(1, 0).map(|pass| whole(&pass.begin["args"], "passes")).sum();
         let counts = &summary["passes"];
         assert_eq!(passes, whole(counts, "extend") + whole(counts, "decode"));
-        let sum = |name: &str| self.of(1, "X").map(|pass| whole(&pass["args"], name)).sum::<u64>();
+        let sum = |name: &str| self.slices(1, 0).map(|pass| whole(&pass.begin["args"], name)).sum::<u64>();
         assert_eq!(sum("sum_prefill_tokens"), whole(&summary["tokens"], "computed"));
         assert_eq!(sum("retracted"), whole(summary, "retracted"));
         assert_eq!(self.of(1, "i").count() as u64, whole(&summary["kv_events"], "publishes"));
@@ -147,19 +169,20 @@ impl Trace {
         assert_eq!(blocks("stored_blocks"), whole(&summary["kv_events"]["stored"], "blocks"));
         assert_eq!(blocks("removed_blocks"), whole(&summary["kv_events"]["removed"], "blocks"));
         let submitted = whole(&summary["requests"], "submitted");
-        assert_eq!(self.of(2, "B").count() as u64, submitted);
-        let ended = |outcome: &str| self.of(2, "E").filter(|end| end["args"]["outcome"] == outcome).count() as u64;
+        assert_eq!(self.slices(2, 0).count() as u64, submitted);
+        let ended =
+            |outcome: &str| self.slices(2, 0).filter(|slice| slice.end["args"]["outcome"] == outcome).count() as u64;
         assert_eq!(ended("rejected"), whole(&summary["requests"], "rejected"));
         assert_eq!(ended("length") + ended("stop"), whole(&summary["requests"], "completed"));
-        let output = self.of(2, "E").filter_map(|end| end["args"]["output_tokens"].as_u64()).sum::<u64>();
+        let output = self.slices(2, 0).filter_map(|slice| slice.end["args"]["output_tokens"].as_u64()).sum::<u64>();
         assert_eq!(output, whole(&summary["tokens"], "output"));
-        let retracted = self.of(2, "X").filter(|slice| slice["name"] == "retracted").count() as u64;
+        let retracted = self.slices(2, 1).filter(|slice| slice.name() == "retracted").count() as u64;
         assert_eq!(retracted, whole(summary, "retracted"));
         for name in ["num_running_reqs", "num_queue_reqs", "kv_used_tokens"] {
             let last = self.of(1, "C").filter(|counter| counter["name"] == name).last().expect("it was counted");
             assert_eq!(whole(&last["args"], "value"), 0, "nothing is left at the end: {last}");
         }
-        let last_ns = self.of(1, "X").map(|pass| ns(number(pass, "ts")) + ns(number(pass, "dur"))).max();
+        let last_ns = self.slices(1, 0).map(|pass| ns(number(&pass.end, "ts"))).max();
         let duration_ns = ns(number(summary, "duration_ms") * 1e3);
         assert!(last_ns.expect("there are passes") <= duration_ns, "{last_ns:?} of {duration_ns}");
         assert!(self.about["cut_at_ms"].is_null() && self.about["requests_without_lane"] == 0, "{}", self.about);
@@ -179,9 +202,9 @@ fn a_trace_holds_what_the_summary_counts_in_both_schedules() {
         let (summary, _) = traced("run", &[&AGENTS[..], &["--set", overlap]].concat(), &files, "t.json");
         let trace = Trace::checked(&files.read("t.json"));
         trace.agrees_with(&summary);
-        let strides = trace.of(1, "X").filter(|pass| text(pass, "name").starts_with("decode x ")).count();
+        let strides = trace.slices(1, 0).filter(|pass| pass.name().starts_with("decode x ")).count();
         assert!(strides > 0, "strides are folded");
-        assert!(trace.of(3, "X").next().is_none(), "only a profile has the host's time");
+        assert!(trace.slices(3, 0).next().is_none(), "only a profile has the host's time");
     }
 }
 
@@ -221,7 +244,6 @@ fn a_trace_that_is_cut_is_whole_and_says_so() {
         // The events of the last iteration, and the ends of what was open, come on top.
         assert!(trace.events.len() < limit + 100, "{} events", trace.events.len());
         assert!(trace.about["cut_at_ms"].is_number(), "{}", trace.about);
-        assert_eq!(trace.of(2, "B").count(), trace.of(2, "E").count());
     }
 }
 
@@ -231,13 +253,13 @@ fn a_profile_shows_systems_inside_calls_on_the_hosts_time() {
     let (report, _) = traced("profile", &[&AGENTS[..], &["--every", "1"]].concat(), &files, "t.json");
     let trace = Trace::checked(&files.read("t.json"));
     let kinds = ["idle", "extend", "mixed", "decode", "stride"];
-    let calls =
-        trace.of(3, "X").filter(|slice| kinds.contains(&text(slice, "name")) && slice["args"]["iteration"].is_u64());
-    assert_eq!(calls.count() as u64, whole(&report, "calls"));
+    let calls: Vec<&Slice> = trace.slices(3, 0).collect();
+    assert!(calls.iter().all(|call| kinds.contains(&call.name()) && call.begin["args"]["iteration"].is_u64()));
+    assert_eq!(calls.len() as u64, whole(&report, "calls"));
     for system in ["settle", "order", "admit", "commit", "observe", "stride"] {
-        let found = trace.of(3, "X").any(|slice| slice["name"] == system && slice["args"]["iteration"].is_null());
-        assert!(found, "{system}");
+        assert!(trace.slices(3, 1).any(|slice| slice.name() == system), "{system}");
     }
+    assert!(trace.slices(3, 2).next().is_none(), "no system lies in another");
 }
 
 #[test]

@@ -15,7 +15,10 @@ pub struct Track {
     pub tid: u32,
 }
 
-/// One event. `ph` is its phase: `X` a slice, `B` and `E` the ends of one, `i` an instant, `C` a counter, `M` a name.
+/// One event. `ph` is its phase: `B` and `E` the ends of a slice, `i` an instant, `C` a counter, `M` a name.
+///
+/// There is no `X`, a slice with a duration: readers round start and duration each for itself, so that slices that touch come to
+/// overlap, and Perfetto drops one that overlaps another. The end of one and the start of the next are the same number here.
 #[derive(Serialize)]
 pub struct Event<'e, A> {
     name: &'e str,
@@ -24,8 +27,6 @@ pub struct Event<'e, A> {
     tid: u32,
     /// Microseconds.
     ts: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dur: Option<f64>,
     /// The scope of an instant.
     #[serde(skip_serializing_if = "Option::is_none")]
     s: Option<&'static str>,
@@ -39,13 +40,7 @@ fn us(ns: u64) -> f64 {
 
 impl<'e, A> Event<'e, A> {
     fn new(name: &'e str, ph: &'static str, track: Track, at_ns: u64, args: Option<A>) -> Event<'e, A> {
-        Event { name, ph, pid: track.pid, tid: track.tid, ts: us(at_ns), dur: None, s: None, args }
-    }
-
-    /// A slice from one time to another.
-    pub fn slice(name: &'e str, track: Track, from_ns: u64, to_ns: u64, args: A) -> Event<'e, A> {
-        let dur = Some(us(to_ns.saturating_sub(from_ns)));
-        Event { dur, ..Event::new(name, "X", track, from_ns, Some(args)) }
+        Event { name, ph, pid: track.pid, tid: track.tid, ts: us(at_ns), s: None, args }
     }
 
     /// The start of a slice.
@@ -56,6 +51,11 @@ impl<'e, A> Event<'e, A> {
     /// The end of the slice that was begun last.
     pub fn end(name: &'e str, track: Track, at_ns: u64, args: A) -> Event<'e, A> {
         Event::new(name, "E", track, at_ns, Some(args))
+    }
+
+    /// The same with nothing to say.
+    pub fn close(name: &'e str, track: Track, at_ns: u64) -> Event<'e, A> {
+        Event::new(name, "E", track, at_ns, None)
     }
 
     /// Something that takes no time.

@@ -57,16 +57,6 @@ pub struct PassSlice {
 }
 
 #[derive(Serialize)]
-struct Named {
-    name: &'static str,
-}
-
-#[derive(Serialize)]
-struct Sorted {
-    sort_index: u32,
-}
-
-#[derive(Serialize)]
 struct Value {
     value: u64,
 }
@@ -178,14 +168,15 @@ impl ChromeTrace {
             return;
         }
         let mut at_ns = ended_ns.saturating_sub(spent.total.host_ns);
-        self.writer.write(&Event::slice(name, CALLS, at_ns, ended_ns, CallArgs { iteration }));
+        self.writer.write(&Event::begin(name, CALLS, at_ns, CallArgs { iteration }));
         for stage in ORDER {
             let took_ns = spent.stages[stage as usize].host_ns;
             if spent.runs[stage as usize] > 0 {
-                self.writer.write(&Event::slice(stage.as_str(), CALLS, at_ns, at_ns + took_ns, Nothing {}));
+                self.writer.slice(stage.as_str(), CALLS, at_ns, at_ns + took_ns, Nothing {});
                 at_ns += took_ns;
             }
         }
+        self.writer.write(&Event::<Nothing>::close(name, CALLS, ended_ns));
         self.cut_when_full();
     }
 
@@ -245,7 +236,7 @@ impl ChromeTrace {
             retracted: record.retracted.len(),
             finished: record.finished.len(),
         };
-        self.writer.write(&Event::slice(&name, PASSES, slice.from_ns, slice.to_ns, args));
+        self.writer.slice(&name, PASSES, slice.from_ns, slice.to_ns, args);
     }
 
     fn add_gauges(&mut self, played: &Played) {
@@ -290,15 +281,14 @@ impl ChromeTrace {
 }
 
 fn name_tracks(writer: &mut Writer, host: bool) {
+    let shown = |pid: u32| pid != HOST || host;
     let processes =
         [(ENGINE, "engine (simulated time)"), (REQUESTS, "requests (simulated time)"), (HOST, "scheduler (host time)")];
-    for (pid, name) in processes.into_iter().filter(|&(pid, _)| pid != HOST || host) {
-        let track = Track { pid, tid: 0 };
-        writer.write(&Event::metadata("process_name", track, Named { name }));
-        writer.write(&Event::metadata("process_sort_index", track, Sorted { sort_index: pid }));
+    for (pid, name) in processes.into_iter().filter(|&(pid, _)| shown(pid)) {
+        writer.name_process(pid, name, pid);
     }
     let threads = [(PASSES, "passes"), (KV_EVENTS, "KV events published"), (CALLS, "calls of the worker")];
-    for (track, name) in threads.into_iter().filter(|(track, _)| track.pid != HOST || host) {
-        writer.write(&Event::metadata("thread_name", track, Named { name }));
+    for (track, name) in threads.into_iter().filter(|(track, _)| shown(track.pid)) {
+        writer.name_thread(track, name, track.tid);
     }
 }

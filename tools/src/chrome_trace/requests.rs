@@ -13,6 +13,8 @@ use super::{PassSlice, REQUESTS};
 
 /// Lanes at most. Requests that find none free are counted, not shown.
 const LANES: u32 = 256;
+/// The thread of the first lane. A thread with the number of its process would be the main one, which Perfetto shows first.
+const FIRST_LANE: u32 = 1_000;
 
 /// What a request is in.
 #[derive(Clone, Copy, Debug)]
@@ -53,11 +55,6 @@ struct End {
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_tokens: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct Name {
-    name: String,
 }
 
 /// The requests in flight that have a lane.
@@ -140,8 +137,7 @@ impl Requests {
         }
         let lane = self.lanes;
         self.lanes += 1;
-        let name = Name { name: format!("lane {lane}") };
-        writer.write(&Event::metadata("thread_name", track(lane), name));
+        writer.name_thread(track(lane), &format!("lane {lane}"), lane);
         Some(lane)
     }
 
@@ -156,7 +152,7 @@ impl Requests {
         if !matches!(live.phase, Phase::Computed) {
             live.leave(slice.from_ns, writer);
         }
-        writer.write(&Event::slice("prefill", track(live.lane), slice.from_ns, slice.to_ns, chunk));
+        writer.slice("prefill", track(live.lane), slice.from_ns, slice.to_ns, chunk);
         (live.phase, live.since_ns) = (Phase::Computed, slice.to_ns);
     }
 
@@ -178,11 +174,11 @@ impl Live {
             Phase::Computed => return,
         };
         if at_ns > self.since_ns {
-            writer.write(&Event::slice(name, track(self.lane), self.since_ns, at_ns, Nothing {}));
+            writer.slice(name, track(self.lane), self.since_ns, at_ns, Nothing {});
         }
     }
 }
 
 fn track(lane: u32) -> Track {
-    Track { pid: REQUESTS, tid: lane + 1 }
+    Track { pid: REQUESTS, tid: FIRST_LANE + lane }
 }

@@ -9,7 +9,17 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
 
-use super::event::Event;
+use super::event::{Event, Track};
+
+#[derive(Serialize)]
+struct Named<'n> {
+    name: &'n str,
+}
+
+#[derive(Serialize)]
+struct Sorted {
+    sort_index: u32,
+}
 
 enum Sink {
     Plain(BufWriter<File>),
@@ -59,7 +69,8 @@ impl Writer {
             Sink::Plain(BufWriter::new(file))
         };
         let mut writer = Writer { path: path.to_owned(), beside, sink: Some(sink), written: 0, failed: None };
-        writer.raw(|out| out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":["));
+        // The unit is also what `chrome://tracing` rounds to before it puts slices inside each other: by milliseconds, to 1 us.
+        writer.raw(|out| out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":["));
         Ok(writer)
     }
 
@@ -76,6 +87,25 @@ impl Writer {
             out.write_all(between)?;
             Ok(serde_json::to_writer(out, event)?)
         });
+    }
+
+    /// Writes both ends of a slice that holds no other.
+    pub fn slice<A: Serialize>(&mut self, name: &str, track: Track, from_ns: u64, to_ns: u64, args: A) {
+        self.write(&Event::begin(name, track, from_ns, args));
+        self.write(&Event::<A>::close(name, track, to_ns));
+    }
+
+    /// Names a thread, and puts it at its place among those of its process.
+    pub fn name_thread(&mut self, track: Track, name: &str, sort_index: u32) {
+        self.write(&Event::metadata("thread_name", track, Named { name }));
+        self.write(&Event::metadata("thread_sort_index", track, Sorted { sort_index }));
+    }
+
+    /// The same of a process.
+    pub fn name_process(&mut self, pid: u32, name: &str, sort_index: u32) {
+        let track = Track { pid, tid: 0 };
+        self.write(&Event::metadata("process_name", track, Named { name }));
+        self.write(&Event::metadata("process_sort_index", track, Sorted { sort_index }));
     }
 
     fn raw(&mut self, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) {
