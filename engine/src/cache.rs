@@ -26,6 +26,7 @@ pub(crate) struct Cache {
     pub(crate) journal: Journal,
     /// Matches of waiting requests over the worker's life, for the profile.
     pub(crate) requests_examined: u64,
+    pub(crate) tokens_matched: u64,
     /// Calls of eviction over the worker's life, and the evictable leaves at each, for the profile.
     pub(crate) eviction_calls: u64,
     pub(crate) eviction_leaves: u64,
@@ -56,6 +57,7 @@ impl Cache {
             events: EventQueue::new(!config.disable_radix_cache, config.page_size),
             journal: Journal::default(),
             requests_examined: 0,
+            tokens_matched: 0,
             eviction_calls: 0,
             eviction_leaves: 0,
         }
@@ -83,6 +85,7 @@ impl Cache {
         }
         let limit = self.floor(limit);
         let node = self.walk_and_split(stream, limit);
+        self.tokens_matched += u64::from(self.tree.depth(node));
         self.tree.touch(node, &mut self.journal);
         self.tree.remember(stream, node);
         node

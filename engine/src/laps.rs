@@ -193,10 +193,12 @@ impl Laps {
     pub(crate) fn start(&mut self) {
         self.by_system = self.probe.as_mut().is_some_and(|probe| probe.reads_systems());
         self.spent.calls += 1;
-        self.spent.calls_by_system += u64::from(self.by_system);
         self.started = self.read();
-        self.last = self.started;
-        self.last_stage = None;
+        if self.by_system {
+            self.spent.calls_by_system += 1;
+            self.last = self.started;
+            self.last_stage = None;
+        }
     }
 
     /// A system has run.
@@ -209,21 +211,22 @@ impl Laps {
         self.last_stage = Some(stage);
     }
 
-    /// Counts what was spent since the last reading for a system.
-    fn lap(&mut self, stage: Stage) {
+    /// Counts what was spent since the last reading for a system, and says what is read.
+    fn lap(&mut self, stage: Stage) -> Reading {
         let now = self.read();
         self.spent.stages[stage as usize].add(now.since(self.last));
         self.spent.readings_in[stage as usize] += 1;
         self.last = now;
+        now
     }
 
     /// The call of the worker ends.
     pub(crate) fn finish(&mut self) {
-        match self.last_stage.take() {
+        let ended = match self.last_stage.take() {
             Some(stage) => self.lap(stage),
-            None => self.last = self.read(),
-        }
-        self.spent.total.add(self.last.since(self.started));
+            None => self.read(),
+        };
+        self.spent.total.add(ended.since(self.started));
         self.by_system = false;
     }
 

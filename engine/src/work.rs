@@ -19,12 +19,14 @@ pub struct Work {
     pub journal_entries: u64,
     /// Waiting requests that were matched for the order or tested for admission.
     pub requests_examined: u64,
+    /// Tokens that those matches found in the cache, summed.
+    pub tokens_matched: u64,
     /// Pages taken from the pool.
     pub pages_taken: u64,
     /// Bytes hashed for KV events.
     pub bytes_hashed: u64,
-    /// Nodes from a pinned or unpinned node up to the root, which the reference visits for each match, lock and release of a
-    /// lock. Counted only in calls that a probe reads system by system.
+    /// Nodes from a pinned or unpinned node up to the root, which the reference visits for each lock and release of a lock.
+    /// Counted only in calls that a probe reads system by system.
     pub path_nodes: u64,
     /// Times that memory ran short and leaves were evicted: calls of the reference's eviction.
     pub eviction_calls: u64,
@@ -43,6 +45,7 @@ impl Work {
             leaves_evicted: self.leaves_evicted - earlier.leaves_evicted,
             journal_entries: self.journal_entries - earlier.journal_entries,
             requests_examined: self.requests_examined - earlier.requests_examined,
+            tokens_matched: self.tokens_matched - earlier.tokens_matched,
             pages_taken: self.pages_taken - earlier.pages_taken,
             bytes_hashed: self.bytes_hashed - earlier.bytes_hashed,
             path_nodes: self.path_nodes - earlier.path_nodes,

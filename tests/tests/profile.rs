@@ -133,6 +133,9 @@ fn work_is_counted() {
     play(&mut worker);
     let work = worker.work();
     assert!(work.requests_examined >= REQUESTS && work.nodes_walked >= work.requests_examined);
+    // All but those of the first pass find the shared 40 tokens each time they are looked at, and nobody finds more.
+    let (least, most) = (40 * (REQUESTS - 3), 40 * work.requests_examined);
+    assert!((least..=most).contains(&work.tokens_matched), "{least} to {most}: {}", work.tokens_matched);
     assert!(work.leaves_added >= REQUESTS && work.splits >= 1);
     assert_eq!(worker.tree().node_count() as u64, work.leaves_added + work.splits - work.leaves_evicted);
     assert!(work.eviction_calls > 0 && work.eviction_calls <= work.leaves_evicted);

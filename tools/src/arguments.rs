@@ -156,7 +156,7 @@ pub struct ProfileOptions {
     #[arg(long)]
     pub lenient: bool,
     /// Read one call of the worker in N system by system, the others at their start and end; 1 reads all and costs the most
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
     pub every: u64,
     /// Count instructions and cycles too, where the kernel does
     #[arg(long)]
@@ -170,7 +170,8 @@ pub struct ProfileOptions {
     /// Form of the file of passes below --out
     #[arg(long, value_name = "FORMAT", default_value = "csv")]
     pub passes_format: PassesFormat,
-    /// What a unit of the reference's work costs: eviction_leaf_ns, leaf_insert_ns, path_node_ns or queue_entry_ns
+    /// What a unit of the reference's work costs: eviction_leaf_ns, leaf_insert_ns, path_node_ns, queue_entry_ns or
+    /// matched_token_ns
     #[arg(long, value_name = "KEY=NS")]
     pub reference_cost: Vec<String>,
     /// A trace of the run.

@@ -122,7 +122,10 @@ impl Trace {
                 _ => String::new(),
             };
             let before = last.insert((track(event), kind), ts).unwrap_or(0.0);
-            assert!(before <= ts && (before * 1e3) as u64 <= (ts * 1e3) as u64, "time goes back from {before} us: {event}");
+            assert!(
+                before <= ts && (before * 1e3) as u64 <= (ts * 1e3) as u64,
+                "time goes back from {before} us: {event}"
+            );
         }
     }
 

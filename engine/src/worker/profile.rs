@@ -15,8 +15,6 @@ pub struct Profiled<'w> {
     pub record: &'w PassRecord,
     /// What the host spent since the probe was set or [`Worker::take_spent`] was called last.
     pub spent: &'w Spent,
-    /// What was done over the worker's life.
-    pub work: Work,
     /// Requests that wait.
     pub waiting: u64,
 }
@@ -77,32 +75,29 @@ impl Worker {
         Profiled {
             record: &engine.pass.record,
             spent: engine.laps.spent(),
-            work: work_of(&engine.cache),
             waiting: engine.scheduler.queue.iter().len() as u64,
         }
     }
 
     /// What was done over the worker's life.
     pub fn work(&self) -> Work {
-        work_of(self.cache())
-    }
-}
-
-fn work_of(cache: &Cache) -> Work {
-    let Cache { tree, pool, hashes, journal, requests_examined, eviction_calls, eviction_leaves, .. } = cache;
-    let done = tree.work;
-    Work {
-        nodes_walked: done.nodes_walked,
-        runs_compared: done.runs_compared,
-        splits: done.splits,
-        leaves_added: done.leaves_added,
-        leaves_evicted: done.leaves_evicted,
-        journal_entries: journal.recorded(),
-        requests_examined: *requests_examined,
-        pages_taken: pool.pages_taken,
-        bytes_hashed: hashes.bytes_hashed,
-        path_nodes: done.path_nodes,
-        eviction_calls: *eviction_calls,
-        eviction_leaves: *eviction_leaves,
+        let Cache { tree, pool, hashes, journal, .. } = self.cache();
+        let Cache { requests_examined, tokens_matched, eviction_calls, eviction_leaves, .. } = *self.cache();
+        let done = tree.work;
+        Work {
+            nodes_walked: done.nodes_walked,
+            runs_compared: done.runs_compared,
+            splits: done.splits,
+            leaves_added: done.leaves_added,
+            leaves_evicted: done.leaves_evicted,
+            journal_entries: journal.recorded(),
+            requests_examined,
+            tokens_matched,
+            pages_taken: pool.pages_taken,
+            bytes_hashed: hashes.bytes_hashed,
+            path_nodes: done.path_nodes,
+            eviction_calls,
+            eviction_leaves,
+        }
     }
 }

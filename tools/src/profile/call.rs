@@ -156,8 +156,18 @@ impl Cost {
 
 /// What calls took between two counts, the cost of all readings but the first of each call taken off.
 pub fn total(spent: &Spent, earlier: &Spent, reading: Reading) -> Reading {
-    let readings = (spent.readings - earlier.readings).saturating_sub(spent.calls - earlier.calls);
-    spent.total.since(earlier.total).since(times(reading, readings))
+    spent.total.since(earlier.total).since(times(reading, readings_in(spent, earlier)))
+}
+
+/// The nanoseconds of it.
+pub fn total_ns(spent: &Spent, earlier: &Spent, reading: Reading) -> u64 {
+    let took_ns = spent.total.host_ns - earlier.total.host_ns;
+    took_ns.saturating_sub(readings_in(spent, earlier) * reading.host_ns)
+}
+
+/// Readings that the time of the calls between two counts holds.
+fn readings_in(spent: &Spent, earlier: &Spent) -> u64 {
+    (spent.readings - earlier.readings).saturating_sub(spent.calls - earlier.calls)
 }
 
 /// What `count` readings cost.
@@ -190,7 +200,7 @@ impl Call {
 }
 
 /// The counts of work with their names, in the order of the files.
-pub fn named(work: &Work) -> [(&'static str, u64); 12] {
+pub fn named(work: &Work) -> [(&'static str, u64); 13] {
     [
         ("nodes_walked", work.nodes_walked),
         ("runs_compared", work.runs_compared),
@@ -199,6 +209,7 @@ pub fn named(work: &Work) -> [(&'static str, u64); 12] {
         ("leaves_evicted", work.leaves_evicted),
         ("journal_entries", work.journal_entries),
         ("requests_examined", work.requests_examined),
+        ("tokens_matched", work.tokens_matched),
         ("pages_taken", work.pages_taken),
         ("bytes_hashed", work.bytes_hashed),
         ("path_nodes", work.path_nodes),
@@ -228,6 +239,10 @@ mod tests {
         assert_eq!(cost.named().collect::<Vec<_>>(), [("settle", 560)]);
         let unread = Spent { total: ns(90), readings: 2, calls: 1, ..Spent::default() };
         assert_eq!(Cost::of(&unread, ns(40)), Cost { systems: None, total: ns(50) });
+        for (spent, reading) in [(&spent, ns(40)), (&unread, ns(40)), (&unread, ns(400))] {
+            let none = Spent::default();
+            assert_eq!(total_ns(spent, &none, reading), total(spent, &none, reading).host_ns);
+        }
     }
 
     #[test]

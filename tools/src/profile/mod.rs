@@ -1,6 +1,6 @@
 //! `servesim profile`: what each pass costs the host, by system, beside the work that it was.
 //!
-//! - [`probe`], [`counters`]: the clock and the processor's counters.
+//! - [`clock`], [`counters`], [`probe`]: the host's clock, the processor's counters, and the readings of both.
 //! - [`call`]: one call of the worker.
 //! - [`tally`]: sums, distributions, groups and the dearest calls, in bounded memory.
 //! - [`reference`]: what the reference would pay for the same work.
@@ -8,6 +8,7 @@
 //! - [`compare`]: two profiles side by side.
 
 mod call;
+mod clock;
 mod compare;
 mod counters;
 mod probe;
@@ -19,8 +20,6 @@ mod text;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use servesim_engine::laps::{Reading, Spent};
 use servesim_engine::work::Work;
@@ -32,6 +31,7 @@ use servesim_scenarios::scenario::Scenario;
 use servesim_scenarios::summary::{Summary, Tally};
 
 use self::call::{Call, Cost, Kind, Shape};
+use self::clock::{HostClock, Moment};
 use self::counters::Counters;
 use self::probe::HostProbe;
 use self::reference::ReferenceCost;
@@ -78,6 +78,8 @@ fn compare_files(options: &ProfileOptions, paths: [&Path; 2]) -> Result<ExitCode
 fn profile_scenario(options: &ProfileOptions, name: &str) -> Result<ExitCode, Failure> {
     let costs = ReferenceCost::default().with(&options.reference_cost);
     let costs = costs.map_err(|error| Failure::BadInput(error.into()))?;
+    // The clock is calibrated by the time that loading takes.
+    let started = Moment::now();
     let scenario = source::load(name, &options.set, options.lenient)?;
     let out = options.out.as_deref();
     if let Some(folder) = out {
@@ -85,7 +87,7 @@ fn profile_scenario(options: &ProfileOptions, name: &str) -> Result<ExitCode, Fa
     }
     let stopwatch = Stopwatch::start();
     let trace = ChromeTrace::create(&options.trace, true)?;
-    let mut profiler = Profiler::start(&scenario, options, costs, trace)?;
+    let mut profiler = Profiler::start(&scenario, options, costs, trace, &started)?;
     let summary = profiler.play()?;
     let cost = stopwatch.cost(summary.requests.submitted, summary.passes.total);
     let Profiler { tally, reading, counters, passes, trace, player, .. } = profiler;
@@ -115,7 +117,7 @@ struct Profiler<'o> {
     costs: ReferenceCost,
     reading: Reading,
     counters: bool,
-    last_ns: Arc<AtomicU64>,
+    clock: HostClock,
     tally: ProfileTally,
     passes: Option<Table<PassRow>>,
     trace: Option<ChromeTrace>,
@@ -133,6 +135,7 @@ impl<'o> Profiler<'o> {
         options: &ProfileOptions,
         costs: ReferenceCost,
         trace: Option<ChromeTrace>,
+        started: &Moment,
     ) -> Result<Profiler<'o>, Failure> {
         let format = match options.passes_format {
             PassesFormat::Csv => Format::Csv,
@@ -143,9 +146,9 @@ impl<'o> Profiler<'o> {
         let mut player = run::player(scenario)?;
         let counters = if options.counters { start_counters() } else { None };
         let has_counters = counters.is_some();
-        let mut probe = HostProbe::new(counters, options.every);
+        let clock = HostClock::since(started);
+        let mut probe = HostProbe::new(clock, counters, options.every);
         let reading = probe.calibrate();
-        let last_ns = probe.last_ns();
         player.set_probe(Some(Box::new(probe)));
         Ok(Profiler {
             scenario,
@@ -153,7 +156,7 @@ impl<'o> Profiler<'o> {
             costs,
             reading,
             counters: has_counters,
-            last_ns,
+            clock,
             tally: ProfileTally::default(),
             passes,
             trace,
@@ -201,19 +204,19 @@ impl<'o> Profiler<'o> {
     /// Takes what a call cost, and keeps what is wanted of it. `submitted` requests came in at its start.
     fn add(&mut self, now_ns: u64, submitted: u64) -> Result<(), Failure> {
         let worker = self.player.worker();
-        let Profiled { record, spent: all, work, waiting } = worker.profiled();
+        let Profiled { record, spent: all, waiting } = worker.profiled();
         let (passes, waited) = (record.passes.max(1), self.waited + submitted);
         self.waited = waiting;
-        let before = std::mem::replace(&mut self.work, work);
         let by_system = all.calls_by_system > self.spent.calls_by_system;
-        let total = call::total(all, &self.spent, self.reading);
-        let looks = by_system || self.tally.dearest.takes((total.host_ns / passes) as f64);
-        let slow = looks && total.host_ns >= INTERRUPTED_NS;
+        let total_ns = call::total_ns(all, &self.spent, self.reading);
+        let ns_per_pass = total_ns / passes;
+        let looks = by_system || self.tally.dearest.takes(ns_per_pass);
+        let slow = looks && total_ns >= INTERRUPTED_NS;
         let interrupted = slow && was_interrupted(&mut self.interruptions);
-        self.tally.add_total(total.host_ns, passes, interrupted);
-        let wanted = looks || self.passes.is_some();
-        if !wanted && self.trace.is_none() {
+        self.tally.add_total(total_ns, ns_per_pass, passes, interrupted);
+        if !looks && self.passes.is_none() && self.trace.is_none() {
             self.spent.follow_totals(all);
+            self.work = worker.work();
             return Ok(());
         }
         let spent = all.since(&self.spent);
@@ -223,10 +226,12 @@ impl<'o> Profiler<'o> {
             self.spent.follow_totals(all);
         }
         if let Some(trace) = &mut self.trace {
-            let ended_ns = self.last_ns.load(Ordering::Relaxed);
-            trace.add_host(ended_ns, &spent, Kind::of(record).as_str(), record.iteration);
+            // A little after its end; as what lies between is after every end, the calls stay in order and apart.
+            trace.add_host(self.clock.now_ns(), &spent, Kind::of(record).as_str(), record.iteration);
         }
-        let done = work.since(&before);
+        let work = worker.work();
+        let done = work.since(&self.work);
+        self.work = work;
         let cost = Cost::of(&spent, self.reading);
         let shape = Shape::of(worker, waited, now_ns);
         let call = Call { shape, cost, work: done, reference_ns: self.costs.ns(&done) };

@@ -1,41 +1,34 @@
 //! The probe: the host's monotonic clock, with the processor's counters where they are wanted and there.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use quanta::Clock;
 use servesim_engine::laps::{Probe, Reading};
 
+use super::clock::HostClock;
 use super::counters::Counters;
 
 /// Rounds of the calibration, of which the median counts.
-const ROUNDS: usize = 33;
+const ROUNDS: usize = 15;
 /// Readings in a row in each round.
-const READINGS: u64 = 300;
+const READINGS: u64 = 100;
 
-/// Reads the clock, and the counters if there are any.
+/// Reads the clock, and the processor's counters if there are any.
 pub struct HostProbe {
-    clock: Clock,
-    base: u64,
+    clock: HostClock,
     counters: Option<Counters>,
     /// One call in so many is read by system.
     every: u64,
-    calls: u64,
-    /// The last reading, for who wants to know when a call ended.
-    last_ns: Arc<AtomicU64>,
+    /// Calls until the next of them.
+    calls_left: u64,
+    /// Those so far.
+    picked: u64,
 }
 
 impl HostProbe {
-    /// A probe that reads 0 ns now, and one call in `every` by system.
-    pub fn new(counters: Option<Counters>, every: u64) -> HostProbe {
-        let clock = Clock::new();
-        let base = clock.raw();
-        HostProbe { clock, base, counters, every: every.max(1), calls: 0, last_ns: Arc::default() }
-    }
-
-    /// Where the time of the last reading is to be found, in nanoseconds since the probe was made.
-    pub fn last_ns(&self) -> Arc<AtomicU64> {
-        self.last_ns.clone()
+    /// A probe that reads one call in `every` by system.
+    pub fn new(clock: HostClock, counters: Option<Counters>, every: u64) -> HostProbe {
+        let every = every.clamp(1, u64::MAX / 2);
+        let mut probe = HostProbe { clock, counters, every, calls_left: 0, picked: 0 };
+        probe.pick();
+        probe
     }
 
     /// What one reading costs, itself measured with readings.
@@ -52,6 +45,13 @@ impl HostProbe {
         }
     }
 
+    /// Picks the next call that is read by system. They are scattered, since calls come in patterns: an extend batch, a stride,
+    /// an extend batch. The mean of 1 to 2n - 1 is n.
+    fn pick(&mut self) {
+        self.picked += 1;
+        self.calls_left = 1 + mixed(self.picked) % (2 * self.every - 1);
+    }
+
     fn round(&mut self) -> Reading {
         let started = self.read();
         for _ in 1..READINGS {
@@ -63,8 +63,7 @@ impl HostProbe {
 
 impl Probe for HostProbe {
     fn read(&mut self) -> Reading {
-        let host_ns = self.clock.delta_as_nanos(self.base, self.clock.raw());
-        self.last_ns.store(host_ns, Ordering::Relaxed);
+        let host_ns = self.clock.now_ns();
         match &mut self.counters {
             None => Reading { host_ns, ..Reading::default() },
             Some(counters) => counters.read(host_ns),
@@ -72,9 +71,12 @@ impl Probe for HostProbe {
     }
 
     fn reads_systems(&mut self) -> bool {
-        self.calls += 1;
-        // Scattered, since calls come in patterns: an extend batch, a stride, an extend batch.
-        self.every == 1 || mixed(self.calls).is_multiple_of(self.every)
+        self.calls_left -= 1;
+        if self.calls_left > 0 {
+            return false;
+        }
+        self.pick();
+        true
     }
 }
 
@@ -87,27 +89,31 @@ fn mixed(mut value: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clock::Moment;
     use super::*;
+
+    fn probe(every: u64) -> HostProbe {
+        HostProbe::new(HostClock::since(&Moment::now()), None, every)
+    }
 
     #[test]
     fn time_does_not_go_back_and_a_reading_costs_something_but_not_much() {
-        let mut probe = HostProbe::new(None, 1);
-        let last_ns = probe.last_ns();
+        let mut probe = probe(1);
         let mut last = probe.read();
         for _ in 0..10_000 {
             let now = probe.read();
             assert!(now.host_ns >= last.host_ns && now.instructions == 0 && now.cycles == 0);
             last = now;
         }
-        assert_eq!(last_ns.load(Ordering::Relaxed), last.host_ns);
         let cost = probe.calibrate();
         assert!(cost.host_ns < 100_000, "{cost:?}");
     }
 
     #[test]
     fn one_call_in_so_many_is_read_by_system() {
+        assert!(!probe(u64::MAX).reads_systems() && probe(0).reads_systems());
         for every in [1, 2, 8, 100] {
-            let mut probe = HostProbe::new(None, every);
+            let mut probe = probe(every);
             let read = (0..100_000).filter(|_| probe.reads_systems()).count() as f64;
             assert!((read * every as f64 / 100_000.0 - 1.0).abs() < 0.1, "{read} of 100,000 at 1 in {every}");
         }

@@ -398,6 +398,8 @@ impl Maker<'_> {
                 [("batch size", &sizes.rows), ("waiting requests", &sizes.waiting), ("cache nodes", &sizes.nodes)];
             growth.extend(sizes.into_iter().flat_map(|(by, buckets)| grown(pass, by, buckets, systems)));
         }
+        // What is less than a reading cannot be told from an error of the cost that is taken off for it.
+        growth.retain(|growth| growth.to_ns - growth.from_ns > self.reading.host_ns as f64);
         growth.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
         growth
     }

@@ -68,6 +68,7 @@ impl Row for PassRow {
         whole("leaves_evicted"),
         whole("journal_entries"),
         whole("requests_examined"),
+        whole("tokens_matched"),
         whole("pages_taken"),
         whole("bytes_hashed"),
         whole("path_nodes"),

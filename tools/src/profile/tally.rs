@@ -117,22 +117,22 @@ impl Buckets {
     }
 }
 
-/// The dearest calls by some measure, the dearest first; of equal ones the earlier.
+/// The dearest calls by some nanoseconds, the dearest first; of equal ones the earlier.
 #[derive(Default)]
-pub struct Dearest(Vec<(f64, Call)>);
+pub struct Dearest(Vec<(u64, Call)>);
 
 impl Dearest {
-    /// Whether a call with this measure would be among them.
-    pub fn takes(&self, measure: f64) -> bool {
-        self.0.len() < DEAREST || self.0.last().is_some_and(|&(least, _)| measure > least)
+    /// Whether a call of so many nanoseconds would be among them.
+    pub fn takes(&self, ns: u64) -> bool {
+        self.0.len() < DEAREST || self.0.last().is_some_and(|&(least_ns, _)| ns > least_ns)
     }
 
-    fn add(&mut self, measure: f64, call: &Call) {
-        if !self.takes(measure) {
+    fn add(&mut self, ns: u64, call: &Call) {
+        if !self.takes(ns) {
             return;
         }
-        let place = self.0.partition_point(|&(other, _)| other >= measure);
-        self.0.insert(place, (measure, *call));
+        let place = self.0.partition_point(|&(other_ns, _)| other_ns >= ns);
+        self.0.insert(place, (ns, *call));
         self.0.truncate(DEAREST);
     }
 
@@ -227,8 +227,7 @@ pub const KINDS: [Kind; 5] = [Kind::Idle, Kind::Extend, Kind::Mixed, Kind::Decod
 
 impl ProfileTally {
     /// Adds what every call has: its time, and its passes. The time of one that was interrupted says nothing.
-    pub fn add_total(&mut self, total_ns: u64, passes: u64, interrupted: bool) {
-        let ns_per_pass = total_ns / passes;
+    pub fn add_total(&mut self, total_ns: u64, ns_per_pass: u64, passes: u64, interrupted: bool) {
         self.passes += passes;
         if interrupted {
             self.interrupted.calls += 1;
@@ -242,10 +241,10 @@ impl ProfileTally {
 
     /// Adds a call that is wanted whole, with what it spent before the cost of the readings was taken off.
     pub fn add(&mut self, call: &Call, spent: &Spent) {
-        self.dearest.add(call.ns_per_pass() as f64, call);
+        self.dearest.add(call.ns_per_pass(), call);
         let Some(systems) = &call.cost.systems else { return };
         if call.reference_ns > 0.0 {
-            self.reference_dearest.add(call.reference_ns, call);
+            self.reference_dearest.add(call.reference_ns.round() as u64, call);
         }
         add_spent(&mut self.by_system, spent);
         for ((spread, system), &runs) in self.systems.iter_mut().zip(systems).zip(&spent.runs) {

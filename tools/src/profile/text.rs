@@ -258,12 +258,7 @@ fn reference(text: &mut String, report: &Report) {
     );
     let mut table = table(&["work", "count", "a unit", "in all"], 1);
     for part in &reference.parts {
-        let (unit, all) = if part.unit_ns == 0.0 {
-            (format!("not measured; set {}", part.key), "-".to_owned())
-        } else {
-            (unit(part.unit_ns), time(part.total_ns))
-        };
-        table.add_row([part.what.to_owned(), count(part.count), unit, all]);
+        table.add_row([part.what.to_owned(), count(part.count), unit(part.unit_ns), time(part.total_ns)]);
     }
     append(text, &table);
     if !reference.dearest.is_empty() {
