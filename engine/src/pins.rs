@@ -29,22 +29,35 @@ impl Tree {
     /// Locks the path to a node once more.
     pub(crate) fn pin(&mut self, node: NodeKey, journal: &mut Journal) {
         journal.record(Op::Pinned(node));
-        self.count_path(node);
+        self.note_path(node);
         self.guard(node);
     }
 
     /// Takes one lock off the path to a node.
     pub(crate) fn unpin(&mut self, node: NodeKey, journal: &mut Journal) {
         journal.record(Op::Unpinned(node));
-        self.count_path(node);
+        self.note_path(node);
         self.unguard(node);
     }
 
-    /// Counts the nodes up to the root, which nothing here has to visit.
-    fn count_path(&mut self, mut node: NodeKey) {
-        while self.work.counts_paths && node != self.root() {
-            self.work.path_nodes += 1;
-            node = self.nodes[node].parent;
+    /// Notes a node whose path to the root is to be counted.
+    fn note_path(&mut self, node: NodeKey) {
+        if self.work.counts_paths {
+            self.paths_noted.push(node);
+        }
+    }
+
+    /// Counts the nodes up to the root from those noted. Nothing here has to visit them, so this is left to the end of a call,
+    /// when its time has been taken. A node that has been evicted meanwhile has no path any more.
+    pub(crate) fn count_noted_paths(&mut self) {
+        let root = self.root();
+        for mut node in self.paths_noted.drain(..) {
+            while let Some(row) = self.nodes.get(node)
+                && node != root
+            {
+                self.work.path_nodes += 1;
+                node = row.parent;
+            }
         }
     }
 

@@ -92,7 +92,7 @@ pub(crate) struct TreeWork {
     pub(crate) leaves_added: u64,
     pub(crate) leaves_evicted: u64,
     pub(crate) path_nodes: u64,
-    /// Whether `path_nodes` is counted, which walks to the root.
+    /// Whether `path_nodes` is counted.
     pub(crate) counts_paths: bool,
 }
 
@@ -114,6 +114,8 @@ pub struct Tree {
     detached: Vec<(NodeKey, Node)>,
     pub(crate) numbers: TreeNumbers,
     pub(crate) work: TreeWork,
+    /// Nodes whose paths to the root are to be counted at the end of the call.
+    pub(crate) paths_noted: Vec<NodeKey>,
 }
 
 impl Tree {
@@ -149,6 +151,7 @@ impl Tree {
             detached: Vec::new(),
             numbers: TreeNumbers::default(),
             work: TreeWork::default(),
+            paths_noted: Vec::new(),
         }
     }
 

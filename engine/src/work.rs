@@ -25,8 +25,8 @@ pub struct Work {
     pub pages_taken: u64,
     /// Bytes hashed for KV events.
     pub bytes_hashed: u64,
-    /// Nodes from a pinned or unpinned node up to the root, which the reference visits for each lock and release of a lock.
-    /// Counted only in calls that a probe reads system by system.
+    /// Nodes from a pinned or unpinned node up to the root, as the tree is at the end of the call: the reference visits them for
+    /// each lock and release of a lock. Counted only in calls that a probe reads system by system.
     pub path_nodes: u64,
     /// Times that memory ran short and leaves were evicted: calls of the reference's eviction.
     pub eviction_calls: u64,

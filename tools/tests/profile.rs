@@ -142,6 +142,9 @@ fn by_default_some_calls_are_read_by_system_and_stand_for_all() {
     let kept = sum(list(&report, "by_kind"), "calls");
     assert!(kept <= by_system && kept >= by_system - interrupted("interrupted_calls"));
     assert!((0.95..=1.05).contains(&number(&report, "covered_share")), "{}", report["covered_share"]);
+    let systems = sum(list(&report, "systems"), "total_ns") / number(&report["total"], "total_ns");
+    assert!((0.95..=1.05).contains(&systems), "systems make up {systems} of all calls");
+    assert!(number(&report["timer"], "by_system_over_all") > 0.0);
     let csv = columns(&files.read("out/profile.csv"));
     assert_eq!(csv["iteration"].len() as f64, calls);
     assert_eq!(csv["admit_ns"].iter().filter(|cell| !cell.is_empty()).count() as f64, by_system);

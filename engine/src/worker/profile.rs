@@ -30,7 +30,9 @@ impl Worker {
 
     pub(super) fn finish_lap(&mut self) {
         if PROBES && self.probed {
-            self.engine_mut().laps.finish();
+            let engine = self.engine_mut();
+            engine.laps.finish();
+            engine.cache.tree.count_noted_paths();
         }
     }
 

@@ -9,7 +9,7 @@ use servesim_scenarios::summary::Summary;
 
 use super::call::{Call, Shape, named};
 use super::reference::ReferenceCost;
-use super::tally::{Buckets, Group, KINDS, ProfileTally, Sizes, Spread, bounds};
+use super::tally::{Buckets, Group, Interrupted, KINDS, ProfileTally, Sizes, Spread, bounds};
 use crate::host::HostCost;
 
 /// The word that says what the file is.
@@ -80,6 +80,8 @@ pub struct SizeCosts {
 pub struct Timer {
     /// Calls that were read system by system; all others at their start and end.
     pub calls_by_system: u64,
+    /// The mean time of one of these over that of all calls: above 1 by what the readings disturb, and by chance.
+    pub by_system_over_all: f64,
     /// Readings.
     pub readings: u64,
     /// Nanoseconds of one, the median of many in a row.
@@ -105,7 +107,7 @@ pub struct SystemCost {
     pub sglang_stage: &'static str,
     /// How often it was seen to run; of the total, passes.
     pub runs: u64,
-    /// Nanoseconds over the run: of a system, what it took in calls that were read by system, brought up to all calls.
+    /// Nanoseconds over the run: of a system, its share of what all calls took.
     pub total_ns: u64,
     /// The share of calls that were read by system.
     pub share: f64,
@@ -313,6 +315,7 @@ impl Maker<'_> {
         let spent = &self.tally.spent;
         Timer {
             calls_by_system: spent.calls_by_system,
+            by_system_over_all: self.by_system_over_all(),
             readings: spent.readings,
             ns_per_reading: self.reading.host_ns,
             total_ns: self.reading.host_ns * spent.readings,
@@ -330,10 +333,16 @@ impl Maker<'_> {
         Work { path_nodes: all.round() as u64, ..self.tally.work }
     }
 
-    /// All calls for one that was read by system.
+    /// What all calls took for what those that were read by system took.
     fn brought_up(&self) -> f64 {
-        let calls = self.tally.spent.calls - self.tally.interrupted.calls;
-        ratio(calls as f64, self.tally.by_system.calls_by_system as f64)
+        ratio(self.tally.all(self.reading).host_ns as f64, self.tally.all_by_system(self.reading).host_ns as f64)
+    }
+
+    fn by_system_over_all(&self) -> f64 {
+        let Interrupted { calls: interrupted, .. } = self.tally.interrupted;
+        let all = ratio(self.tally.all(self.reading).host_ns as f64, (self.tally.spent.calls - interrupted) as f64);
+        let seen = self.tally.all_by_system(self.reading).host_ns as f64;
+        ratio(ratio(seen, self.tally.by_system.calls_by_system as f64), all)
     }
 
     fn tokens(&self) -> u64 {

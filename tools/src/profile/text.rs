@@ -29,11 +29,12 @@ pub fn render(report: &Report) -> String {
     let timer = &report.timer;
     let _ = writeln!(
         text,
-        "timer: {} readings of {} ns, {} in all, taken off below; {} calls were read by system, whose systems make up {:.1} % of them",
+        "timer: {} readings of {} ns, {} in all, taken off below; {} calls were read by system, at {:.2} times the mean of all, whose systems make up {:.1} % of them",
         count(timer.readings),
         timer.ns_per_reading,
         time(timer.total_ns as f64),
         count(timer.calls_by_system),
+        timer.by_system_over_all,
         100.0 * report.covered_share
     );
     if timer.interrupted_calls > 0 {
