@@ -145,3 +145,21 @@ fn work_is_counted() {
     assert!(work.journal_entries > 0);
     assert_eq!(work.bytes_hashed, 0, "nobody wants hashes");
 }
+
+#[test]
+fn paths_are_those_of_locks_and_releases() {
+    let config = EngineConfig { max_total_tokens: 10_000, page_size: 4, ..EngineConfig::default() };
+    let mut worker = Worker::new(config, Box::new(Constant { extend_ns: 50, decode_ns: 20 })).expect("good settings");
+    worker.set_probe(Some(Box::new(Ticks::default())));
+    // The first finds nothing: it locks the root, its prompt's leaf (1 node) in exchange, and releases that (1).
+    // The second finds 196 of its 200 tokens: it locks them (1), its whole prompt (2) in exchange (1), and releases that (2).
+    for (tag, expected) in [(0, 2), (1, 2 + 6)] {
+        let contents = worker.contents_mut();
+        let stream = contents.create(Namespace::default());
+        contents.append(stream, Run { first: 10, count: 240 }).expect("small ids");
+        worker.submit(RequestSpec::new(tag, stream, 200, 40)).expect("content as said");
+        worker.contents_mut().release(stream);
+        while worker.advance(u64::MAX, 1 << 16).expect("the pool holds it").finished.is_empty() {}
+        assert_eq!(worker.work().path_nodes, expected, "request {tag}");
+    }
+}

@@ -75,6 +75,7 @@ impl Trace {
     /// Reads a trace and checks all that holds for any.
     fn checked(json: &str) -> Trace {
         let mut file: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(file["displayTimeUnit"], "ns", "chrome://tracing rounds to it");
         let events = match file["traceEvents"].take() {
             Value::Array(events) => events,
             other => panic!("traceEvents is {other}"),
