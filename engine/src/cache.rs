@@ -24,7 +24,7 @@ pub(crate) struct Cache {
     pub(crate) hashes: BlockHashes,
     pub(crate) events: EventQueue,
     pub(crate) journal: Journal,
-    /// Matches of waiting requests over the worker's life, for the profile.
+    /// Matches of waiting requests over the worker's life, and the tokens that they found, for the profile.
     pub(crate) requests_examined: u64,
     pub(crate) tokens_matched: u64,
     /// Calls of eviction over the worker's life, and the evictable leaves at each, for the profile.

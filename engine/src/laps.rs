@@ -194,10 +194,10 @@ impl Laps {
         self.by_system = self.probe.as_mut().is_some_and(|probe| probe.reads_systems());
         self.spent.calls += 1;
         self.started = self.read();
+        self.last_stage = None;
         if self.by_system {
             self.spent.calls_by_system += 1;
             self.last = self.started;
-            self.last_stage = None;
         }
     }
 

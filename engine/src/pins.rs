@@ -29,19 +29,20 @@ impl Tree {
     /// Locks the path to a node once more.
     pub(crate) fn pin(&mut self, node: NodeKey, journal: &mut Journal) {
         journal.record(Op::Pinned(node));
-        self.note_path(node);
+        self.note_lock(node);
         self.guard(node);
     }
 
     /// Takes one lock off the path to a node.
     pub(crate) fn unpin(&mut self, node: NodeKey, journal: &mut Journal) {
         journal.record(Op::Unpinned(node));
-        self.note_path(node);
+        self.note_lock(node);
         self.unguard(node);
     }
 
-    /// Notes a node whose path to the root is to be counted.
-    fn note_path(&mut self, node: NodeKey) {
+    /// Counts a lock or a release, and notes the node for its path to the root to be counted.
+    fn note_lock(&mut self, node: NodeKey) {
+        self.work.locks += 1;
         if self.work.counts_paths {
             self.paths_noted.push(node);
         }

@@ -91,6 +91,7 @@ pub(crate) struct TreeWork {
     pub(crate) splits: u64,
     pub(crate) leaves_added: u64,
     pub(crate) leaves_evicted: u64,
+    pub(crate) locks: u64,
     pub(crate) path_nodes: u64,
     /// Whether `path_nodes` is counted.
     pub(crate) counts_paths: bool,

@@ -25,6 +25,8 @@ pub struct Work {
     pub pages_taken: u64,
     /// Bytes hashed for KV events.
     pub bytes_hashed: u64,
+    /// Locks of a path to the root, and releases of locks.
+    pub locks: u64,
     /// Nodes from a pinned or unpinned node up to the root, as the tree is at the end of the call: the reference visits them for
     /// each lock and release of a lock. Counted only in calls that a probe reads system by system.
     pub path_nodes: u64,
@@ -48,6 +50,7 @@ impl Work {
             tokens_matched: self.tokens_matched - earlier.tokens_matched,
             pages_taken: self.pages_taken - earlier.pages_taken,
             bytes_hashed: self.bytes_hashed - earlier.bytes_hashed,
+            locks: self.locks - earlier.locks,
             path_nodes: self.path_nodes - earlier.path_nodes,
             eviction_calls: self.eviction_calls - earlier.eviction_calls,
             eviction_leaves: self.eviction_leaves - earlier.eviction_leaves,

@@ -196,9 +196,9 @@ impl Worker {
         self.asked = true;
     }
 
-    /// Takes what was asked into the worker without running a pass. [`Worker::step`] does so by itself.
+    /// Takes what was asked into the worker without running a pass. [`Worker::step`] does so by itself. This is no call that a
+    /// probe reads, nor is [`Worker::peek`].
     pub fn enter(&mut self) {
-        self.start_lap();
         self.enter_asked();
     }
 

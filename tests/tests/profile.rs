@@ -1,5 +1,5 @@
 //! Oracle and differential: a probe that ticks once a reading shows that every system's end is read and that the systems make
-//! up the calls; a probed worker does the same passes; counts of work are those of the records.
+//! up the calls; a probed worker does the same passes; counts of work are those of the records, or counted by hand.
 
 use servesim_engine::batch::BatchMode;
 use servesim_engine::config::EngineConfig;
@@ -153,13 +153,14 @@ fn paths_are_those_of_locks_and_releases() {
     worker.set_probe(Some(Box::new(Ticks::default())));
     // The first finds nothing: it locks the root, its prompt's leaf (1 node) in exchange, and releases that (1).
     // The second finds 196 of its 200 tokens: it locks them (1), its whole prompt (2) in exchange (1), and releases that (2).
-    for (tag, expected) in [(0, 2), (1, 2 + 6)] {
+    for (tag, locks, path_nodes, found) in [(0, 4, 2, 0), (1, 8, 2 + 6, 196)] {
         let contents = worker.contents_mut();
         let stream = contents.create(Namespace::default());
         contents.append(stream, Run { first: 10, count: 240 }).expect("small ids");
         worker.submit(RequestSpec::new(tag, stream, 200, 40)).expect("content as said");
         worker.contents_mut().release(stream);
         while worker.advance(u64::MAX, 1 << 16).expect("the pool holds it").finished.is_empty() {}
-        assert_eq!(worker.work().path_nodes, expected, "request {tag}");
+        let work = worker.work();
+        assert_eq!((work.locks, work.path_nodes, work.tokens_matched), (locks, path_nodes, found), "request {tag}");
     }
 }

@@ -170,8 +170,8 @@ pub struct ProfileOptions {
     /// Form of the file of passes below --out
     #[arg(long, value_name = "FORMAT", default_value = "csv")]
     pub passes_format: PassesFormat,
-    /// What a unit of the reference's work costs: eviction_leaf_ns, leaf_insert_ns, path_node_ns, queue_entry_ns or
-    /// matched_token_ns
+    /// What a unit of the reference's work costs: eviction_leaf_ns, leaf_insert_ns, lock_ns, path_node_ns,
+    /// queue_entry_ns or matched_token_ns
     #[arg(long, value_name = "KEY=NS")]
     pub reference_cost: Vec<String>,
     /// A trace of the run.

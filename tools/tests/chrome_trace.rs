@@ -1,8 +1,7 @@
 //! Traces for Perfetto, as the program writes them.
 //!
 //! - Schema: each event of a trace has the fields of its phase, stands on a track that is named, and comes no earlier than the
-//!   one before on its track, in microseconds as they are written and cut to nanoseconds as Perfetto does; each slice is ended
-//!   by its own name, before the one around it.
+//!   one before on its track; each slice is ended by its own name, before the one around it.
 //! - Oracle: passes, requests and KV events of a trace are those of the summary.
 //! - A trace that is cut is still whole, gzip changes nothing, and a trace changes no result.
 //! - Bad input: files that cannot be written.

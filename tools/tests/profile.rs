@@ -70,6 +70,7 @@ fn systems_make_up_the_calls_and_everything_adds_up() {
     }
     let calls = number(&report, "calls") - number(timer, "interrupted_calls");
     assert_eq!(sum(list(&report, "by_kind"), "calls"), calls);
+    assert_eq!(number(timer, "by_system_over_all"), 1.0, "all were read by system");
     for (kinds, by) in [(&["extend", "mixed"][..], "prefill"), (&["decode"], "decode")] {
         let of = |group: &&Value| kinds.contains(&group["bucket"].as_str().expect("a name"));
         let expected: f64 = list(&report, "by_kind").iter().filter(of).map(|group| number(group, "passes")).sum();
@@ -116,6 +117,19 @@ fn the_file_of_passes_agrees(columns: &BTreeMap<String, Vec<String>>, report: &V
 }
 
 #[test]
+fn a_run_of_which_no_call_was_read_by_system_says_so() {
+    let call = ["profile", "coding-agent", "--set", "workload.requests=1", "--every", "1000000"];
+    let said = servesim(&call).succeeds();
+    assert!(said.stdout.contains("no call was read by system"), "{}", said.stdout);
+    assert!(!said.stdout.contains("by stage of") && !said.stdout.contains("-0.0"), "{}", said.stdout);
+    assert!(said.stdout.lines().all(|line| line == line.trim_end()), "blanks at the end of a line");
+    let report = servesim(&[&call[..], &["--json"]].concat()).succeeds().json();
+    assert_eq!((number(&report["timer"], "calls_by_system"), number(&report, "covered_share")), (0.0, 0.0));
+    assert!(list(&report, "systems").is_empty() && number(&report["total"], "total_ns") > 0.0);
+    assert!(list(&report, "dearest").iter().all(|call| call["reference_ns"].is_null()), "{}", report["dearest"]);
+}
+
+#[test]
 fn results_are_those_of_a_run_byte_for_byte() {
     let files = Files::new();
     let (run, profile) = (files.path("run"), files.path("profile"));
@@ -144,11 +158,16 @@ fn by_default_some_calls_are_read_by_system_and_stand_for_all() {
     assert!((0.95..=1.05).contains(&number(&report, "covered_share")), "{}", report["covered_share"]);
     let systems = sum(list(&report, "systems"), "total_ns") / number(&report["total"], "total_ns");
     assert!((0.95..=1.05).contains(&systems), "systems make up {systems} of all calls");
-    assert!(number(&report["timer"], "by_system_over_all") > 0.0);
     let csv = columns(&files.read("out/profile.csv"));
     assert_eq!(csv["iteration"].len() as f64, calls);
     assert_eq!(csv["admit_ns"].iter().filter(|cell| !cell.is_empty()).count() as f64, by_system);
     assert!(csv["total_ns"].iter().all(|cell| !cell.is_empty()));
+    for name in ["path_nodes", "reference_ns"] {
+        assert!(
+            csv[name].iter().zip(&csv["admit_ns"]).all(|(cell, read)| cell.is_empty() == read.is_empty()),
+            "{name}"
+        );
+    }
     // Nodes to the root are the one count that is not exact: it is brought up from the calls that counted them.
     let all = servesim(&["profile", "coding-agent", "--json", "--every", "1"]).succeeds().json();
     for (name, count) in report["work"].as_object().expect("counts by name") {
@@ -209,9 +228,10 @@ fn the_report_has_its_parts_and_costs_of_the_reference_can_be_set() {
     let report = servesim(&[&["profile"], &SHORT[..], &set].concat()).succeeds().json();
     let (work, reference) = (&report["work"], &report["reference"]);
     let leaves = number(work, "eviction_leaves") * 430.0 / 64.0;
+    let locks = 2_500.0 * number(work, "locks");
     let queue = 10_000.0 * number(work, "requests_examined") + 4.0 * number(work, "tokens_matched");
     assert!(number(work, "tokens_matched") > 0.0);
-    let expected = 100.0 * number(work, "path_nodes") + leaves + queue;
+    let expected = 100.0 * number(work, "path_nodes") + locks + leaves + queue;
     assert!((number(reference, "total_ns") / expected - 1.0).abs() < 1e-9, "{reference}");
 }
 

@@ -30,7 +30,7 @@ impl Probe for Timer {
 /// A decode pass by itself.
 pub fn calls_read_by_system(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("probe_set");
-    for every in [32, 1] {
+    for every in [64, 1] {
         let mut decoding = Decoding::new(ROWS, 1);
         decoding.set_probe(Box::new(Timer { started: Instant::now(), every, calls: 0 }));
         decoding.single(64);

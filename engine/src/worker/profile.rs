@@ -32,6 +32,7 @@ impl Worker {
         if PROBES && self.probed {
             let engine = self.engine_mut();
             engine.laps.finish();
+            engine.cache.tree.work.counts_paths = false;
             engine.cache.tree.count_noted_paths();
         }
     }
@@ -97,6 +98,7 @@ impl Worker {
             tokens_matched,
             pages_taken: pool.pages_taken,
             bytes_hashed: hashes.bytes_hashed,
+            locks: done.locks,
             path_nodes: done.path_nodes,
             eviction_calls,
             eviction_leaves,

@@ -200,7 +200,7 @@ impl Call {
 }
 
 /// The counts of work with their names, in the order of the files.
-pub fn named(work: &Work) -> [(&'static str, u64); 13] {
+pub fn named(work: &Work) -> [(&'static str, u64); 14] {
     [
         ("nodes_walked", work.nodes_walked),
         ("runs_compared", work.runs_compared),
@@ -212,6 +212,7 @@ pub fn named(work: &Work) -> [(&'static str, u64); 13] {
         ("tokens_matched", work.tokens_matched),
         ("pages_taken", work.pages_taken),
         ("bytes_hashed", work.bytes_hashed),
+        ("locks", work.locks),
         ("path_nodes", work.path_nodes),
         ("eviction_calls", work.eviction_calls),
         ("eviction_leaves", work.eviction_leaves),

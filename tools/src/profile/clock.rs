@@ -94,7 +94,7 @@ mod counter {
     /// The counter.
     #[allow(unsafe_code)]
     pub fn ticks() -> u64 {
-        // SAFETY: it only reads a register; where the kernel keeps time by it, the standard library reads it so, too.
+        // SAFETY: it only reads a register; where the kernel keeps time by it, the kernel's clock reads it, too.
         unsafe { std::arch::x86_64::_rdtsc() }
     }
 }
@@ -120,16 +120,19 @@ mod tests {
     fn it_goes_as_the_systems_clock_and_not_back() {
         let start = Moment::now();
         for clock in [HostClock::since(&start), HostClock::Instant(Instant::now())] {
-            let (from, from_ns) = (Instant::now(), clock.now_ns());
-            let mut last_ns = from_ns;
-            while from.elapsed() < Duration::from_millis(20) {
-                let now_ns = clock.now_ns();
-                assert!(now_ns >= last_ns, "{clock:?}");
-                last_ns = now_ns;
-            }
-            let (shown_ns, took_ns) = ((clock.now_ns() - from_ns) as f64, from.elapsed().as_nanos() as f64);
-            // A machine that is interrupted between two readings shows more on one clock; not twice as much.
-            assert!((0.5..2.0).contains(&(shown_ns / took_ns)), "{shown_ns} against {took_ns}: {clock:?}");
+            let mut last_ns = clock.now_ns();
+            // A machine that is interrupted between two readings shows more on one clock: the best of some tries counts.
+            let off = |_| {
+                let (from, from_ns) = (Instant::now(), clock.now_ns());
+                while from.elapsed() < Duration::from_millis(10) {
+                    let now_ns = clock.now_ns();
+                    assert!(now_ns >= last_ns, "{clock:?}");
+                    last_ns = now_ns;
+                }
+                ((clock.now_ns() - from_ns) as f64 / from.elapsed().as_nanos() as f64 - 1.0).abs()
+            };
+            let least = (0..10).map(off).fold(f64::INFINITY, f64::min);
+            assert!(least < 0.001, "off by {least}: {clock:?}");
         }
     }
 

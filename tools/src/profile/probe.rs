@@ -36,7 +36,7 @@ impl HostProbe {
         let mut rounds: Vec<Reading> = (0..ROUNDS).map(|_| self.round()).collect();
         let mut median = |of: fn(&Reading) -> u64| {
             rounds.sort_unstable_by_key(of);
-            of(&rounds[ROUNDS / 2]) / READINGS
+            (of(&rounds[ROUNDS / 2]) + READINGS / 2) / READINGS
         };
         Reading {
             host_ns: median(|round| round.host_ns),

@@ -38,9 +38,9 @@ pub struct Report {
     pub timer: Timer,
     /// All calls.
     pub total: SystemCost,
-    /// By system; they make up the total but for what is between the last system and the call's end.
+    /// By system.
     pub systems: Vec<SystemCost>,
-    /// The share of the total that the systems make up.
+    /// The share of the time of the calls read by system that the systems make up.
     pub covered_share: f64,
     /// By stage of SGLang's scheduler.
     pub sglang_stages: Vec<StageCost>,
@@ -109,7 +109,7 @@ pub struct SystemCost {
     pub runs: u64,
     /// Nanoseconds over the run: of a system, its share of what all calls took.
     pub total_ns: u64,
-    /// The share of calls that were read by system.
+    /// The share of the time of the calls that were read by system.
     pub share: f64,
     /// Of a run, or of a pass for the total: mean.
     pub mean_ns: f64,
@@ -142,7 +142,7 @@ pub struct StageCost {
     pub systems: Vec<&'static str>,
     /// Nanoseconds over the run.
     pub total_ns: u64,
-    /// The share of all calls.
+    /// Their share of the time of the calls that were read by system.
     pub share: f64,
 }
 
@@ -209,8 +209,9 @@ pub struct CallCost {
     pub systems_ns: BTreeMap<&'static str, u64>,
     /// Counts of work.
     pub work: BTreeMap<&'static str, u64>,
-    /// What the reference would pay, in nanoseconds.
-    pub reference_ns: f64,
+    /// What the reference would pay, in nanoseconds; none if the call was not read by system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference_ns: Option<f64>,
 }
 
 /// What the reference would pay.
@@ -224,7 +225,7 @@ pub struct Reference {
     pub total_ns: f64,
     /// A pass of the run.
     pub ns_per_pass: f64,
-    /// The calls that would cost it the most.
+    /// The calls that would cost it the most, of those read by system.
     pub dearest: Vec<CallCost>,
 }
 
@@ -294,7 +295,7 @@ impl Maker<'_> {
             tokens: self.tokens(),
             timer: self.timer(),
             total: self.total(),
-            covered_share: systems.iter().map(|system| system.share).sum(),
+            covered_share: systems.iter().map(|system| system.share).fold(0.0, |sum, share| sum + share),
             sglang_stages: stages(&systems),
             passes_by_ns: buckets
                 .map(|(bucket, passes)| NsBucket { from_ns: bounds(bucket).0, to_ns: bounds(bucket).1, passes })
@@ -512,6 +513,6 @@ fn call_cost(call: &Call) -> CallCost {
         ns_per_pass: call.ns_per_pass(),
         systems_ns: call.cost.named().collect(),
         work: named(&call.work).into_iter().filter(|&(_, count)| count > 0).collect(),
-        reference_ns: call.reference_ns,
+        reference_ns: call.cost.systems.map(|_| call.reference_ns),
     }
 }

@@ -119,15 +119,15 @@ impl Buckets {
 
 /// The dearest calls by some nanoseconds, the dearest first; of equal ones the earlier.
 #[derive(Default)]
-pub struct Dearest(Vec<(u64, Call)>);
+pub struct Dearest<N>(Vec<(N, Call)>);
 
-impl Dearest {
+impl<N: PartialOrd + Copy> Dearest<N> {
     /// Whether a call of so many nanoseconds would be among them.
-    pub fn takes(&self, ns: u64) -> bool {
+    pub fn takes(&self, ns: N) -> bool {
         self.0.len() < DEAREST || self.0.last().is_some_and(|&(least_ns, _)| ns > least_ns)
     }
 
-    fn add(&mut self, ns: u64, call: &Call) {
+    fn add(&mut self, ns: N, call: &Call) {
         if !self.takes(ns) {
             return;
         }
@@ -196,9 +196,9 @@ pub struct ProfileTally {
     /// Single decode passes.
     pub decodes: Sizes,
     /// The calls that took the most a pass.
-    pub dearest: Dearest,
-    /// The calls that would take the reference the most.
-    pub reference_dearest: Dearest,
+    pub dearest: Dearest<u64>,
+    /// The calls that would take the reference the most, of those read by system.
+    pub reference_dearest: Dearest<f64>,
     /// The work done.
     pub work: Work,
 }
@@ -244,7 +244,7 @@ impl ProfileTally {
         self.dearest.add(call.ns_per_pass(), call);
         let Some(systems) = &call.cost.systems else { return };
         if call.reference_ns > 0.0 {
-            self.reference_dearest.add(call.reference_ns.round() as u64, call);
+            self.reference_dearest.add(call.reference_ns, call);
         }
         add_spent(&mut self.by_system, spent);
         for ((spread, system), &runs) in self.systems.iter_mut().zip(systems).zip(&spent.runs) {

@@ -29,13 +29,11 @@ pub fn render(report: &Report) -> String {
     let timer = &report.timer;
     let _ = writeln!(
         text,
-        "timer: {} readings of {} ns, {} in all, taken off below; {} calls were read by system, at {:.2} times the mean of all, whose systems make up {:.1} % of them",
+        "timer: {} readings of {} ns, {} in all, taken off below; {}",
         count(timer.readings),
         timer.ns_per_reading,
         time(timer.total_ns as f64),
-        count(timer.calls_by_system),
-        timer.by_system_over_all,
-        100.0 * report.covered_share
+        read_by_system(report)
     );
     if timer.interrupted_calls > 0 {
         let _ = writeln!(
@@ -49,7 +47,10 @@ pub fn render(report: &Report) -> String {
     systems(&mut text, report);
     let stages = report.sglang_stages.iter().filter(|stage| stage.total_ns > 0);
     let stages: Vec<String> = stages.map(|stage| format!("{} {:.1} %", stage.stage, 100.0 * stage.share)).collect();
-    let _ = writeln!(text, "\nby stage of SGLang's scheduler: {}\n", stages.join(", "));
+    if !stages.is_empty() {
+        let _ = writeln!(text, "\nby stage of SGLang's scheduler: {}", stages.join(", "));
+    }
+    text.push('\n');
     histogram(&mut text, report);
     text.push_str("\nDearest passes, by host time a pass\n");
     dearest(&mut text, &report.dearest, |call| time(call.ns_per_pass as f64), "host");
@@ -90,6 +91,19 @@ pub fn time(ns: f64) -> String {
 }
 
 /// The cost of a unit: of a few nanoseconds, with a digit more.
+fn read_by_system(report: &Report) -> String {
+    let timer = &report.timer;
+    if timer.calls_by_system == 0 {
+        return "no call was read by system, nor its paths to the root counted; --every 1 reads all".to_owned();
+    }
+    format!(
+        "{} calls were read by system, at {:.2} times the mean of all, whose systems make up {:.1} % of them",
+        count(timer.calls_by_system),
+        timer.by_system_over_all,
+        100.0 * report.covered_share
+    )
+}
+
 fn unit(ns: f64) -> String {
     if ns < 100.0 { format!("{ns:.1} ns") } else { time(ns) }
 }
@@ -231,7 +245,9 @@ fn group(text: &mut String, name: &str, groups: &[GroupCost], systems: &[SystemC
 fn growth(text: &mut String, report: &Report) {
     text.push_str("\nWhat grows\n");
     if report.growth.is_empty() {
-        text.push_str("  no system's mean by 2 times or more from the smallest to the largest sizes above\n");
+        text.push_str(
+            "  no system's mean by 2 times and by more than a reading, from the smallest to the largest sizes above\n",
+        );
     }
     for growth in &report.growth {
         let _ = writeln!(
@@ -263,8 +279,8 @@ fn reference(text: &mut String, report: &Report) {
     }
     append(text, &table);
     if !reference.dearest.is_empty() {
-        text.push_str("\nPasses that would cost the reference the most\n");
-        dearest(text, &reference.dearest, |call| time(call.reference_ns), "reference");
+        text.push_str("\nPasses that would cost the reference the most, of those read by system\n");
+        dearest(text, &reference.dearest, |call| call.reference_ns.map_or("-".to_owned(), time), "reference");
     }
 }
 
