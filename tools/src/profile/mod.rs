@@ -3,6 +3,7 @@
 //! - [`clock`], [`counters`], [`probe`]: the host's clock, the processor's counters, and the readings of both.
 //! - [`call`]: one call of the worker.
 //! - [`tally`]: sums, distributions, groups and the dearest calls, in bounded memory.
+//! - [`growth`]: which systems cost more where a size is larger.
 //! - [`reference`]: what the reference would pay for the same work.
 //! - [`report`], [`text`], [`rows`]: the report as `profile.json`, as text, and its file of passes.
 //! - [`compare`]: two profiles side by side.
@@ -11,6 +12,7 @@ mod call;
 mod clock;
 mod compare;
 mod counters;
+mod growth;
 mod probe;
 mod reference;
 mod report;

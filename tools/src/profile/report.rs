@@ -8,8 +8,9 @@ use servesim_engine::work::Work;
 use servesim_scenarios::summary::Summary;
 
 use super::call::{Call, Shape, named};
+use super::growth::{self, Growth};
 use super::reference::ReferenceCost;
-use super::tally::{Buckets, Group, Interrupted, KINDS, ProfileTally, Sizes, Spread, bounds};
+use super::tally::{Buckets, Group, Interrupted, KINDS, ProfileTally, Sizes, Spread, bounds, bucket_label};
 use crate::host::HostCost;
 
 /// The word that says what the file is.
@@ -172,27 +173,6 @@ pub struct GroupCost {
     pub p99_ns: u64,
     /// Mean nanoseconds a pass by system.
     pub systems_ns: BTreeMap<&'static str, f64>,
-}
-
-/// A system whose cost grows with a size.
-#[derive(Debug, Serialize)]
-pub struct Growth {
-    /// The system.
-    pub system: &'static str,
-    /// The kind of pass.
-    pub pass: &'static str,
-    /// The size.
-    pub by: &'static str,
-    /// The smallest sizes that were met often enough.
-    pub from: String,
-    /// The largest.
-    pub to: String,
-    /// Mean nanoseconds a pass at the smallest.
-    pub from_ns: f64,
-    /// Mean nanoseconds a pass at the largest.
-    pub to_ns: f64,
-    /// The latter over the former.
-    pub ratio: f64,
 }
 
 /// One call.
@@ -400,18 +380,12 @@ impl Maker<'_> {
         }
     }
 
+    /// What grows, of the systems that take a share worth a look.
     fn growth(&self, systems: &[SystemCost]) -> Vec<Growth> {
-        let kinds = [("prefill", &self.tally.prefills), ("decode", &self.tally.decodes)];
-        let mut growth = Vec::new();
-        for (pass, sizes) in kinds {
-            let sizes =
-                [("batch size", &sizes.rows), ("waiting requests", &sizes.waiting), ("cache nodes", &sizes.nodes)];
-            growth.extend(sizes.into_iter().flat_map(|(by, buckets)| grown(pass, by, buckets, systems)));
-        }
-        // What is less than a reading cannot be told from an error of the cost that is taken off for it.
-        growth.retain(|growth| growth.to_ns - growth.from_ns > self.reading.host_ns as f64);
-        growth.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
-        growth
+        let matters =
+            |stage: &Stage| systems.iter().any(|system| system.name == stage.as_str() && system.share >= MATTERS);
+        let stages: Vec<Stage> = Stage::ALL.into_iter().filter(matters).collect();
+        growth::growth(&self.tally.prefills, &self.tally.decodes, &stages, self.reading.host_ns)
     }
 
     fn reference(&self) -> Reference {
@@ -437,34 +411,8 @@ impl Maker<'_> {
     }
 }
 
-/// Iterations that a bucket must hold for its mean to count.
-const OFTEN: u64 = 50;
-/// From which ratio on a cost is said to grow.
-const GROWS: f64 = 2.0;
 /// The share of all from which on a system is looked at.
 const MATTERS: f64 = 0.02;
-
-fn grown(pass: &'static str, by: &'static str, buckets: &Buckets, systems: &[SystemCost]) -> Vec<Growth> {
-    let mut often = buckets.iter().filter(|(_, group)| group.calls >= OFTEN);
-    let (Some((low, first)), Some((high, last))) = (often.next(), often.next_back()) else { return Vec::new() };
-    let matters = |stage: &Stage| {
-        systems.iter().any(|system| system.name == stage.as_str() && system.share >= MATTERS) && *stage != Stage::Stride
-    };
-    let growth = |stage: Stage| {
-        let mean = |group: &Group| ratio(group.systems_ns[stage as usize] as f64, group.passes as f64);
-        let (from_ns, to_ns) = (mean(first), mean(last));
-        let system = stage.as_str();
-        Growth { system, pass, by, from: label(low), to: label(high), from_ns, to_ns, ratio: ratio(to_ns, from_ns) }
-    };
-    Stage::ALL.into_iter().filter(matters).map(growth).filter(|growth| growth.ratio >= GROWS).collect()
-}
-
-fn label(bucket: usize) -> String {
-    match bounds(bucket) {
-        (least, largest) if least == largest => least.to_string(),
-        (least, largest) => format!("{least}-{largest}"),
-    }
-}
 
 fn size_costs(sizes: &Sizes) -> SizeCosts {
     SizeCosts {
@@ -475,7 +423,7 @@ fn size_costs(sizes: &Sizes) -> SizeCosts {
 }
 
 fn bucket_costs(buckets: &Buckets) -> Vec<GroupCost> {
-    buckets.iter().map(|(bucket, group)| group_cost(label(bucket), group)).collect()
+    buckets.iter().map(|(bucket, group)| group_cost(bucket_label(bucket), group)).collect()
 }
 
 fn group_cost(bucket: String, group: &Group) -> GroupCost {

@@ -26,6 +26,14 @@ pub fn bounds(bucket: usize) -> (u64, u64) {
     }
 }
 
+/// A bucket as it is shown.
+pub fn bucket_label(bucket: usize) -> String {
+    match bounds(bucket) {
+        (least, largest) if least == largest => least.to_string(),
+        (least, largest) => format!("{least}-{largest}"),
+    }
+}
+
 /// The distribution of a time in nanoseconds.
 pub struct Spread {
     histogram: Histogram<u32>,
@@ -154,7 +162,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    fn add(&mut self, call: &Call, systems: &[Reading; Stage::COUNT]) {
+    /// Adds a call that was read by system.
+    pub fn add(&mut self, call: &Call, systems: &[Reading; Stage::COUNT]) {
         self.rows.add(call.shape.rows(), call, systems);
         self.waiting.add(call.shape.waiting, call, systems);
         self.nodes.add(call.shape.cache_nodes, call, systems);
