@@ -199,10 +199,6 @@ impl Worker {
     /// Takes what was asked into the worker without running a pass. [`Worker::step`] does so by itself. This is no call that a
     /// probe reads, nor is [`Worker::peek`].
     pub fn enter(&mut self) {
-        self.enter_asked();
-    }
-
-    fn enter_asked(&mut self) {
         self.forget_told();
         if std::mem::take(&mut self.asked) {
             self.engine = self.engine.take().map(|engine| self.iteration.enter(engine));
@@ -221,7 +217,7 @@ impl Worker {
     }
 
     fn iterate(&mut self) -> Option<Refusal> {
-        self.enter_asked();
+        self.enter();
         self.run_pass()
     }
 

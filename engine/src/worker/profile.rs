@@ -2,7 +2,6 @@
 
 use super::Worker;
 use crate::batch::BatchMode;
-use crate::cache::Cache;
 use crate::laps::{PROBES, Probe, Spent};
 use crate::record::PassRecord;
 use crate::request::RequestKey;
@@ -40,9 +39,7 @@ impl Worker {
     /// Has the host's counters read at the end of each system, or no longer. What was spent before is forgotten.
     pub fn set_probe(&mut self, probe: Option<Box<dyn Probe>>) {
         self.probed = probe.is_some();
-        let engine = self.engine_mut();
-        engine.laps.set_probe(probe);
-        engine.cache.tree.work.counts_paths = false;
+        self.engine_mut().laps.set_probe(probe);
     }
 
     /// What the host spent since this was last asked; nothing without a probe.
@@ -84,24 +81,23 @@ impl Worker {
 
     /// What was done over the worker's life.
     pub fn work(&self) -> Work {
-        let Cache { tree, pool, hashes, journal, .. } = self.cache();
-        let Cache { requests_examined, tokens_matched, eviction_calls, eviction_leaves, .. } = *self.cache();
-        let done = tree.work;
+        let cache = self.cache();
+        let done = cache.tree.work;
         Work {
             nodes_walked: done.nodes_walked,
             runs_compared: done.runs_compared,
             splits: done.splits,
             leaves_added: done.leaves_added,
             leaves_evicted: done.leaves_evicted,
-            journal_entries: journal.recorded(),
-            requests_examined,
-            tokens_matched,
-            pages_taken: pool.pages_taken,
-            bytes_hashed: hashes.bytes_hashed,
+            journal_entries: cache.journal.recorded(),
+            requests_examined: cache.requests_examined,
+            tokens_matched: cache.tokens_matched,
+            pages_taken: cache.pool.pages_taken,
+            bytes_hashed: cache.hashes.bytes_hashed,
             locks: done.locks,
             path_nodes: done.path_nodes,
-            eviction_calls,
-            eviction_leaves,
+            eviction_calls: cache.eviction_calls,
+            eviction_leaves: cache.eviction_leaves,
         }
     }
 }

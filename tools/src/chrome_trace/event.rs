@@ -53,11 +53,6 @@ impl<'e, A> Event<'e, A> {
         Event::new(name, "E", track, at_ns, Some(args))
     }
 
-    /// The same with nothing to say.
-    pub fn close(name: &'e str, track: Track, at_ns: u64) -> Event<'e, A> {
-        Event::new(name, "E", track, at_ns, None)
-    }
-
     /// Something that takes no time.
     pub fn instant(name: &'e str, track: Track, at_ns: u64, args: A) -> Event<'e, A> {
         Event { s: Some("t"), ..Event::new(name, "i", track, at_ns, Some(args)) }
@@ -71,5 +66,12 @@ impl<'e, A> Event<'e, A> {
     /// Names a process or thread, or says its place among the others.
     pub fn metadata(what: &'e str, track: Track, args: A) -> Event<'e, A> {
         Event::new(what, "M", track, 0, Some(args))
+    }
+}
+
+impl<'e> Event<'e, Nothing> {
+    /// The end of the slice that was begun last, with nothing to say.
+    pub fn close(name: &'e str, track: Track, at_ns: u64) -> Event<'e, Nothing> {
+        Event::new(name, "E", track, at_ns, None)
     }
 }

@@ -176,7 +176,7 @@ impl ChromeTrace {
                 at_ns += took_ns;
             }
         }
-        self.writer.write(&Event::<Nothing>::close(name, CALLS, ended_ns));
+        self.writer.write(&Event::close(name, CALLS, ended_ns));
         self.cut_when_full();
     }
 
@@ -285,10 +285,10 @@ fn name_tracks(writer: &mut Writer, host: bool) {
     let processes =
         [(ENGINE, "engine (simulated time)"), (REQUESTS, "requests (simulated time)"), (HOST, "scheduler (host time)")];
     for (pid, name) in processes.into_iter().filter(|&(pid, _)| shown(pid)) {
-        writer.name_process(pid, name, pid);
+        writer.name_process(pid, name);
     }
     let threads = [(PASSES, "passes"), (KV_EVENTS, "KV events published"), (CALLS, "calls of the worker")];
     for (track, name) in threads.into_iter().filter(|(track, _)| shown(track.pid)) {
-        writer.name_thread(track, name, track.tid);
+        writer.name_thread(track, name);
     }
 }

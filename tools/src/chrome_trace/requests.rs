@@ -137,7 +137,7 @@ impl Requests {
         }
         let lane = self.lanes;
         self.lanes += 1;
-        writer.name_thread(track(lane), &format!("lane {lane}"), lane);
+        writer.name_thread(track(lane), &format!("lane {lane}"));
         Some(lane)
     }
 

@@ -92,20 +92,20 @@ impl Writer {
     /// Writes both ends of a slice that holds no other.
     pub fn slice<A: Serialize>(&mut self, name: &str, track: Track, from_ns: u64, to_ns: u64, args: A) {
         self.write(&Event::begin(name, track, from_ns, args));
-        self.write(&Event::<A>::close(name, track, to_ns));
+        self.write(&Event::close(name, track, to_ns));
     }
 
-    /// Names a thread, and puts it at its place among those of its process.
-    pub fn name_thread(&mut self, track: Track, name: &str, sort_index: u32) {
+    /// Names a thread. Those of a process are shown in the order of their numbers.
+    pub fn name_thread(&mut self, track: Track, name: &str) {
         self.write(&Event::metadata("thread_name", track, Named { name }));
-        self.write(&Event::metadata("thread_sort_index", track, Sorted { sort_index }));
+        self.write(&Event::metadata("thread_sort_index", track, Sorted { sort_index: track.tid }));
     }
 
     /// The same of a process.
-    pub fn name_process(&mut self, pid: u32, name: &str, sort_index: u32) {
+    pub fn name_process(&mut self, pid: u32, name: &str) {
         let track = Track { pid, tid: 0 };
         self.write(&Event::metadata("process_name", track, Named { name }));
-        self.write(&Event::metadata("process_sort_index", track, Sorted { sort_index }));
+        self.write(&Event::metadata("process_sort_index", track, Sorted { sort_index: pid }));
     }
 
     fn raw(&mut self, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) {

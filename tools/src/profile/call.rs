@@ -7,10 +7,11 @@ use servesim_engine::work::Work;
 use servesim_engine::worker::Worker;
 
 /// What a call ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Nothing.
+    #[default]
     Idle,
     /// A prefill.
     Extend,
@@ -47,7 +48,7 @@ impl Kind {
 }
 
 /// What a call ran and the sizes it met. The first seven numbers are named as in forward-pass metrics (FPM) version 1.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Shape {
     /// Prefill rows.
     pub num_prefill_requests: u64,
@@ -156,18 +157,8 @@ impl Cost {
 
 /// What calls took between two counts, the cost of all readings but the first of each call taken off.
 pub fn total(spent: &Spent, earlier: &Spent, reading: Reading) -> Reading {
-    spent.total.since(earlier.total).since(times(reading, readings_in(spent, earlier)))
-}
-
-/// The nanoseconds of it.
-pub fn total_ns(spent: &Spent, earlier: &Spent, reading: Reading) -> u64 {
-    let took_ns = spent.total.host_ns - earlier.total.host_ns;
-    took_ns.saturating_sub(readings_in(spent, earlier) * reading.host_ns)
-}
-
-/// Readings that the time of the calls between two counts holds.
-fn readings_in(spent: &Spent, earlier: &Spent) -> u64 {
-    (spent.readings - earlier.readings).saturating_sub(spent.calls - earlier.calls)
+    let readings = (spent.readings - earlier.readings).saturating_sub(spent.calls - earlier.calls);
+    spent.total.since(earlier.total).since(times(reading, readings))
 }
 
 /// What `count` readings cost.
@@ -188,8 +179,9 @@ pub struct Call {
     pub cost: Cost,
     /// The work it was.
     pub work: Work,
-    /// What the reference's scheduler would pay for that work, in nanoseconds.
-    pub reference_ns: f64,
+    /// What the reference's scheduler would pay for that work, in nanoseconds, if it was read by system: its paths to the root
+    /// are counted in no other.
+    pub reference_ns: Option<f64>,
 }
 
 impl Call {
@@ -240,10 +232,6 @@ mod tests {
         assert_eq!(cost.named().collect::<Vec<_>>(), [("settle", 560)]);
         let unread = Spent { total: ns(90), readings: 2, calls: 1, ..Spent::default() };
         assert_eq!(Cost::of(&unread, ns(40)), Cost { systems: None, total: ns(50) });
-        for (spent, reading) in [(&spent, ns(40)), (&unread, ns(40)), (&unread, ns(400))] {
-            let none = Spent::default();
-            assert_eq!(total_ns(spent, &none, reading), total(spent, &none, reading).host_ns);
-        }
     }
 
     #[test]

@@ -19,17 +19,22 @@ pub struct Moment {
 impl Moment {
     /// Now.
     pub fn now() -> Moment {
-        if !counter::keeps_time() {
+        Moment::read(counter::keeps_time())
+    }
+
+    fn read(with_ticks: bool) -> Moment {
+        if !with_ticks {
             return Moment { instant: Instant::now(), ticks: None };
         }
         // Of some readings, the one whose counts lie closest together: nothing came between.
-        let read = || {
+        let reading = || {
             let before = counter::ticks();
             let instant = Instant::now();
             let took = counter::ticks().saturating_sub(before);
             (took, Moment { instant, ticks: Some(before + took / 2) })
         };
-        let (_, moment) = (1..8).map(|_| read()).fold(read(), |best, next| if next.0 < best.0 { next } else { best });
+        let (_, moment) =
+            (1..8).map(|_| reading()).fold(reading(), |best, next| if next.0 < best.0 { next } else { best });
         moment
     }
 }
@@ -54,7 +59,7 @@ impl HostClock {
         while start.instant.elapsed() < CALIBRATION {
             std::hint::spin_loop();
         }
-        let now = Moment::now();
+        let now = Moment::read(start.ticks.is_some());
         match (start.ticks, now.ticks) {
             (Some(from), Some(to)) if to > from => {
                 let ns = now.instant.duration_since(start.instant).as_nanos();

@@ -63,7 +63,7 @@ mod tests {
     use servesim_engine::laps::Reading;
     use servesim_engine::work::Work;
 
-    use super::super::call::{Call, Cost, Kind, Shape};
+    use super::super::call::{Call, Cost, Shape};
     use super::*;
 
     /// Prefills of so many rows, in which systems took so long.
@@ -72,26 +72,9 @@ mod tests {
         for (stage, host_ns) in took_ns {
             systems[stage as usize].host_ns = host_ns;
         }
-        let shape = Shape {
-            num_prefill_requests,
-            sum_prefill_tokens: 0,
-            var_prefill_length: 0.0,
-            sum_prefill_kv_tokens: 0,
-            num_decode_requests: 0,
-            sum_decode_kv_tokens: 0,
-            iteration: 0,
-            now_ns: 0,
-            kind: Kind::Extend,
-            passes: 1,
-            waiting: 0,
-            cache_nodes: 0,
-            evictable_leaves: 0,
-            kv_used_tokens: 0,
-            retracted: 0,
-            finished: 0,
-        };
+        let shape = Shape { num_prefill_requests, passes: 1, ..Shape::default() };
         let cost = Cost { systems: Some(systems), ..Cost::default() };
-        let call = Call { shape, cost, work: Work::default(), reference_ns: 0.0 };
+        let call = Call { shape, cost, work: Work::default(), reference_ns: None };
         (0..calls).for_each(|_| sizes.add(&call, &systems));
     }
 

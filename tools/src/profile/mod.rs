@@ -210,12 +210,11 @@ impl<'o> Profiler<'o> {
         let (passes, waited) = (record.passes.max(1), self.waited + submitted);
         self.waited = waiting;
         let by_system = all.calls_by_system > self.spent.calls_by_system;
-        let total_ns = call::total_ns(all, &self.spent, self.reading);
-        let ns_per_pass = total_ns / passes;
-        let looks = by_system || self.tally.dearest.takes(ns_per_pass);
+        let total_ns = call::total(all, &self.spent, self.reading).host_ns;
+        let looks = by_system || self.tally.dearest.takes(total_ns / passes);
         let slow = looks && total_ns >= INTERRUPTED_NS;
         let interrupted = slow && was_interrupted(&mut self.interruptions);
-        self.tally.add_total(total_ns, ns_per_pass, passes, interrupted);
+        self.tally.add_total(total_ns, passes, interrupted);
         if !looks && self.passes.is_none() && self.trace.is_none() {
             self.spent.follow_totals(all);
             self.work = worker.work();
@@ -236,7 +235,8 @@ impl<'o> Profiler<'o> {
         self.work = work;
         let cost = Cost::of(&spent, self.reading);
         let shape = Shape::of(worker, waited, now_ns);
-        let call = Call { shape, cost, work: done, reference_ns: self.costs.ns(&done) };
+        let reference_ns = by_system.then(|| self.costs.ns(&done));
+        let call = Call { shape, cost, work: done, reference_ns };
         if !interrupted {
             self.tally.add(&call, &spent);
         }

@@ -25,9 +25,9 @@ pub struct ReferenceCost {
 
 impl Default for ReferenceCost {
     /// Of SGLang v0.5.21 on a CPU: 0.43 ms an eviction call at 64,000 leaves, and 22 µs a leaf insert. With its tree in Rust, a
-    /// lock and a release took 2.5 µs each, and 34 and 39 ns a node of chains of 10 to 200 nodes; `calc_priority` under `lpm` took 12 to 150 µs a
-    /// waiting request, with prompts of 1,024 to 32,768 tokens of which a half or more was found in 1 to 15 nodes. 10 µs and
-    /// 4 ns a token found are within a half of these; of a prompt found in 63 nodes, it took twice that.
+    /// lock and a release took 2.5 µs each, and 34 and 39 ns a node of chains of 10 to 200 nodes. `calc_priority` under `lpm`
+    /// took 12 to 150 µs a waiting request, with prompts of 1,024 to 32,768 tokens of which a half or more was found in 1 to 15
+    /// nodes. 10 µs and 4 ns a token found are within a half of these; of a prompt found in 63 nodes, it took twice that.
     fn default() -> ReferenceCost {
         ReferenceCost {
             eviction_leaf_ns: 430_000.0 / 64_000.0,

@@ -10,7 +10,7 @@ use servesim_scenarios::summary::Summary;
 use super::call::{Call, Shape, named};
 use super::growth::{self, Growth};
 use super::reference::ReferenceCost;
-use super::tally::{Buckets, Group, Interrupted, KINDS, ProfileTally, Sizes, Spread, bounds, bucket_label};
+use super::tally::{Buckets, Group, KINDS, ProfileTally, Sizes, Spread, bounds, bucket_label};
 use crate::host::HostCost;
 
 /// The word that says what the file is.
@@ -275,7 +275,7 @@ impl Maker<'_> {
             tokens: self.tokens(),
             timer: self.timer(),
             total: self.total(),
-            covered_share: systems.iter().map(|system| system.share).fold(0.0, |sum, share| sum + share),
+            covered_share: covered_share(&systems),
             sglang_stages: stages(&systems),
             passes_by_ns: buckets
                 .map(|(bucket, passes)| NsBucket { from_ns: bounds(bucket).0, to_ns: bounds(bucket).1, passes })
@@ -320,10 +320,8 @@ impl Maker<'_> {
     }
 
     fn by_system_over_all(&self) -> f64 {
-        let Interrupted { calls: interrupted, .. } = self.tally.interrupted;
-        let all = ratio(self.tally.all(self.reading).host_ns as f64, (self.tally.spent.calls - interrupted) as f64);
-        let seen = self.tally.all_by_system(self.reading).host_ns as f64;
-        ratio(ratio(seen, self.tally.by_system.calls_by_system as f64), all)
+        let calls = self.tally.spent.calls - self.tally.interrupted.calls;
+        ratio(calls as f64, self.tally.by_system.calls_by_system as f64 * self.brought_up())
     }
 
     fn tokens(&self) -> u64 {
@@ -414,6 +412,11 @@ impl Maker<'_> {
 /// The share of all from which on a system is looked at.
 const MATTERS: f64 = 0.02;
 
+/// The sum of no shares would be -0.
+fn covered_share(systems: &[SystemCost]) -> f64 {
+    systems.iter().map(|system| system.share).sum::<f64>() + 0.0
+}
+
 fn size_costs(sizes: &Sizes) -> SizeCosts {
     SizeCosts {
         by_batch_size: bucket_costs(&sizes.rows),
@@ -461,6 +464,6 @@ fn call_cost(call: &Call) -> CallCost {
         ns_per_pass: call.ns_per_pass(),
         systems_ns: call.cost.named().collect(),
         work: named(&call.work).into_iter().filter(|&(_, count)| count > 0).collect(),
-        reference_ns: call.cost.systems.map(|_| call.reference_ns),
+        reference_ns: call.reference_ns,
     }
 }

@@ -104,13 +104,13 @@ impl Row for PassRow {
         cells.extend(systems.map(Cell::from));
         let counted = |count: u64| Cell::from(self.counters.then_some(count as f64));
         cells.extend([counted(cost.total.instructions), counted(cost.total.cycles)]);
-        // Paths to the root are counted in calls that are read by system alone, and what the reference pays lacks them elsewhere.
-        let seen = |value: f64| Cell::from(cost.systems.is_some().then_some(value));
+        // Paths to the root are counted in calls that are read by system alone.
+        let counted_paths = |paths: u64| Cell::from(cost.systems.map(|_| paths as f64));
         cells.extend(named(&self.call.work).map(|(name, count)| match name {
-            "path_nodes" => seen(count as f64),
+            "path_nodes" => counted_paths(count),
             _ => Cell::Whole(count),
         }));
-        cells.push(seen(self.call.reference_ns));
+        cells.push(Cell::from(self.call.reference_ns));
     }
 }
 
@@ -126,26 +126,16 @@ mod tests {
     fn each_column_has_its_cell() {
         let shape = Shape {
             num_prefill_requests: 2,
-            sum_prefill_tokens: 0,
-            var_prefill_length: 0.0,
-            sum_prefill_kv_tokens: 0,
-            num_decode_requests: 0,
-            sum_decode_kv_tokens: 0,
             iteration: 7,
             now_ns: 1_500_000,
             kind: CallKind::Extend,
             passes: 1,
-            waiting: 0,
-            cache_nodes: 0,
-            evictable_leaves: 0,
-            kv_used_tokens: 0,
-            retracted: 0,
-            finished: 0,
+            ..Shape::default()
         };
         let ns = |stage: Stage| Reading { host_ns: 100 + stage as u64, ..Reading::default() };
         let cost = Cost { systems: Some(Stage::ALL.map(ns)), ..Cost::default() };
         let work = Work { eviction_leaves: 9, ..Work::default() };
-        let call = Call { shape, cost, work, reference_ns: 0.5 };
+        let call = Call { shape, cost, work, reference_ns: Some(0.5) };
         let mut cells = Vec::new();
         PassRow { call, var_decode_kv_tokens: 0.0, counters: false }.cells(&mut cells);
         assert_eq!(cells.len(), PassRow::COLUMNS.len());

@@ -236,7 +236,8 @@ pub const KINDS: [Kind; 5] = [Kind::Idle, Kind::Extend, Kind::Mixed, Kind::Decod
 
 impl ProfileTally {
     /// Adds what every call has: its time, and its passes. The time of one that was interrupted says nothing.
-    pub fn add_total(&mut self, total_ns: u64, ns_per_pass: u64, passes: u64, interrupted: bool) {
+    pub fn add_total(&mut self, total_ns: u64, passes: u64, interrupted: bool) {
+        let ns_per_pass = total_ns / passes;
         self.passes += passes;
         if interrupted {
             self.interrupted.calls += 1;
@@ -252,8 +253,8 @@ impl ProfileTally {
     pub fn add(&mut self, call: &Call, spent: &Spent) {
         self.dearest.add(call.ns_per_pass(), call);
         let Some(systems) = &call.cost.systems else { return };
-        if call.reference_ns > 0.0 {
-            self.reference_dearest.add(call.reference_ns, call);
+        if let Some(ns) = call.reference_ns.filter(|&ns| ns > 0.0) {
+            self.reference_dearest.add(ns, call);
         }
         add_spent(&mut self.by_system, spent);
         for ((spread, system), &runs) in self.systems.iter_mut().zip(systems).zip(&spent.runs) {

@@ -90,7 +90,6 @@ pub fn time(ns: f64) -> String {
     }
 }
 
-/// The cost of a unit: of a few nanoseconds, with a digit more.
 fn read_by_system(report: &Report) -> String {
     let timer = &report.timer;
     if timer.calls_by_system == 0 {
@@ -104,6 +103,7 @@ fn read_by_system(report: &Report) -> String {
     )
 }
 
+/// The cost of a unit: of a few nanoseconds, with a digit more.
 fn unit(ns: f64) -> String {
     if ns < 100.0 { format!("{ns:.1} ns") } else { time(ns) }
 }
